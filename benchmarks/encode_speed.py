@@ -29,6 +29,7 @@ from transformers.utils import logging
 from benchmarks import harness
 from benchmarks.peer import BACKENDS
 from minbert import BertModel, Encoder, UserError, weights
+from minbert.fast import accelerate
 from minbert.precision import autocast, supports_bf16
 from minbert.tokenizer import Tokenizer
 from minbert.train import cli
@@ -105,7 +106,7 @@ def contestants(folder: Path, length: int, texts: list[str], device: torch.devic
         seconds = harness.measure(theirs, [texts] * 6, 1, device)
         best = min(seconds, key=lambda size: float(seconds[size].median()))
         name = f"sentence-transformers {precision}, batches"
-        ours = BertModel.from_pretrained(folder).to(device)
+        ours = accelerate(BertModel.from_pretrained(folder)).to(device)
         encoders[f"minbert {precision}"] = Encoder(ours, tokenizer, precision=precision, max_length=length).encode
         encoders[f"{name} of {DEFAULT} (default)"] = theirs[DEFAULT]
         if best != DEFAULT:

@@ -99,7 +99,7 @@ SHAPES = {
 def models(shape: str, folder: Path, device: torch.device) -> tuple[BertModel, transformers.BertModel]:
     """Both libraries' models: `minilm` with the weights of a folder, the others with random ones."""
     if shape == "minilm":
-        ours, theirs = BertModel.from_pretrained(folder), transformers.BertModel.from_pretrained(folder)
+        ours, theirs = accelerate(BertModel.from_pretrained(folder)), transformers.BertModel.from_pretrained(folder)
     else:
         config: Any = SHAPES[shape].to_transformers()
         ours = accelerate(BertModel(SHAPES[shape]))

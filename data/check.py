@@ -13,8 +13,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from minbert.errors import UserError
-from minbert.token_cache import Row, Skipped
-from tasks.readers import chinese, open_as, senteval
+from tasks.readers import DataFile, chinese, open_as, senteval
 from tasks.readers.overlap import ScoredRows, Texts
 from tasks.tables import Table
 
@@ -84,14 +83,13 @@ def read_files(data: Path) -> Iterator[CheckedFile]:
         paths = sorted((data / folder).glob(pattern)) or sorted(data.glob(pattern))
         for path in paths:
             split = SPLIT.findall(f"train {path.name}")[-1]  # the one named last
-            rows = open_as(path, kind, split, classes=classes).rows
-            yield checked(name, split, relative(path, data), rows)
+            yield checked(name, split, relative(path, data), open_as(path, kind, split, classes=classes))
     base = senteval.find_root(data)
     if base is not None:
         yield from read_senteval(data, base)
     for (name, split), path in chinese.files(data).items():
         kind = "pair-score" if name == "STS-B" else "pair-class"
-        yield checked(f"zh {name}", split, relative(path, data), open_as(path, kind, split).rows)
+        yield checked(f"zh {name}", split, relative(path, data), open_as(path, kind, split))
 
 
 def read_senteval(data: Path, base: Path) -> Iterator[CheckedFile]:
@@ -101,7 +99,7 @@ def read_senteval(data: Path, base: Path) -> Iterator[CheckedFile]:
         for split in splits:
             for path in senteval.scored_files(base, name, split).values():
                 if path.is_file():
-                    yield checked(name, split, relative(path, data), open_as(path, "pair-score", split).rows)
+                    yield checked(name, split, relative(path, data), open_as(path, "pair-score", split))
     for name, (kind, files_of_split) in senteval.CLASSIFICATION.items():
         for split, files in files_of_split.items():
             paths = [base / file for file in files]
@@ -111,7 +109,7 @@ def read_senteval(data: Path, base: Path) -> Iterator[CheckedFile]:
                 shown = f"{relative(paths[0], data)} + {paths[1].suffix}"
                 yield checked(name, split, shown, senteval.polarity(*paths))
             else:
-                yield checked(name, split, relative(paths[0], data), open_as(paths[0], kind, split).rows)
+                yield checked(name, split, relative(paths[0], data), open_as(paths[0], kind, split))
 
 
 def relative(path: Path, data: Path) -> str:
@@ -119,18 +117,11 @@ def relative(path: Path, data: Path) -> str:
     return path.relative_to(data).as_posix()
 
 
-def checked(set: str, split: str, name: str, rows: Iterable[Row | Skipped]) -> CheckedFile:
-    """The rows of a file, divided into kept and skipped ones."""
-    texts = []
-    skipped = []
-    warnings = []
-    for row in rows:
-        if isinstance(row, Skipped):
-            skipped.append((row.line, row.why))
-            continue
-        texts.append(row.texts)
-        if row.note:
-            warnings.append((row.line, row.note))
+def checked(set: str, split: str, name: str, file: DataFile) -> CheckedFile:
+    """What the check needs of a file that was read."""
+    texts = [row.texts for row in file.rows]
+    skipped = [(issue.line, issue.reason) for issue in file.skipped]
+    warnings = [(row.line, row.note) for row in file.rows if row.note]
     return CheckedFile(set, split, name, texts, skipped, warnings)
 
 

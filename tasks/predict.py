@@ -76,17 +76,18 @@ class Predictor:
     def examples(self, task: "Task", inputs: Sentences) -> Any:
         """Inputs as examples of a task (`Single` or `Pair`), preprocessed as its training file was."""
         from minbert import token_cache
+        from tasks.examples import Examples
         from tasks.readers import clean_pair, clean_sentence
 
         rows = [(item,) if isinstance(item, str) else tuple(item) for item in inputs]
-        if not rows or isinstance(inputs, str) or any(len(row) != task.columns for row in rows):
-            expected = "sentences" if task.columns == 1 else "pairs of sentences"
-            raise UserError(f"{task.files.short}: the inputs are not a list of one or more {expected}")
+        if not rows or isinstance(inputs, str) or any(len(row) != task.num_texts for row in rows):
+            expected = "sentences" if task.num_texts == 1 else "pairs of sentences"
+            raise UserError(f"{task.files.flag_prefix}: the inputs are not a list of one or more {expected}")
         course = clean_sentence if task.kind == "single" else clean_pair
         clean = str.strip if task.name in self.as_written else course
         cleaned = [token_cache.Row("", tuple(map(clean, row))) for row in rows]
-        cache = token_cache.in_memory(cleaned, task.columns, self.tokenizer)
-        return task.examples(cache, self.tokenizer.cls, self.tokenizer.sep, self.max_length)
+        cache = token_cache.in_memory(cleaned, self.tokenizer)
+        return Examples(cache, self.tokenizer.cls, self.tokenizer.sep, self.max_length)
 
 
 def table(task: "Task", outputs: "np.ndarray", rows: Sequence["Row"]) -> dict[str, list[str]]:
@@ -102,10 +103,10 @@ def table(task: "Task", outputs: "np.ndarray", rows: Sequence["Row"]) -> dict[st
     else:
         several = len(task.classes) > 2
         name = "class" if several else f"is_{task.classes[1].replace(' ', '_')}"
-        columns[name] = [task.written(value) for value in predicted]
+        columns[name] = [task.format_prediction(value) for value in predicted]
         columns |= {"name": [task.classes[int(value)] for value in predicted]} if several else {}
         columns["probability"] = [f"{row[int(value)]:.4f}" for row, value in zip(probabilities, predicted, strict=True)]
-    for column, name in enumerate(("sentence",) if task.columns == 1 else ("sentence1", "sentence2")):
+    for column, name in enumerate(("sentence",) if task.num_texts == 1 else ("sentence1", "sentence2")):
         columns[name] = [" ".join(row.texts[column].split()) for row in rows]
     return columns
 
@@ -212,16 +213,15 @@ def read_inputs(path: Path, task: "Task") -> list["Row"]:
 
     Raises `UserError` if the file has another form, or no row.
     """
-    from minbert.token_cache import Row
     from tasks.readers import read_texts
 
-    lines = list(read_texts(path, like=task.kind))
-    rows = [row for row in lines if isinstance(row, Row) and all(row.texts)]
-    if not rows:
-        raise UserError(f"{path}: holds no {'sentence' if task.columns == 1 else 'pair of sentences'}")
-    if len(rows) < len(lines):
-        print(f"note: {path}: {len(lines) - len(rows):,} of {len(lines):,} rows without a sentence", file=sys.stderr)
-    return rows
+    data = read_texts(path, like=task.kind)
+    if not data.rows:
+        raise UserError(f"{path}: holds no {'sentence' if task.num_texts == 1 else 'pair of sentences'}")
+    if data.skipped:
+        count = len(data.rows) + len(data.skipped)
+        print(f"note: {path}: {len(data.skipped):,} of {count:,} rows without a sentence", file=sys.stderr)
+    return data.rows
 
 
 command = partial(cli.run, main)

@@ -82,7 +82,7 @@ def _problem(task: "Task", source: str, row: str | None, id_: str | None) -> str
     if match[1] != id_:
         return f"the id is {short_repr(match[1])}, but {source} has {id_!r} here"
     if task.classes:
-        allowed = [task.written(float(value)) for value in range(len(task.classes))]
+        allowed = [task.format_prediction(float(value)) for value in range(len(task.classes))]
         return "" if match[2] in allowed else f"value {short_repr(match[2])} is not one of {', '.join(allowed)}"
     if not _NUMBER.fullmatch(match[2]):
         return f"value {short_repr(match[2])} is not a plain number"

@@ -86,7 +86,7 @@ def rows_of(examples: "Examples", predicted: np.ndarray, probabilities: np.ndarr
     cache, indices = examples.cache, range(len(examples))
     if not (np.isfinite(predicted).all() and (probabilities is None or np.isfinite(probabilities).all())):
         raise UserError(f"{cache.source}: its predictions are not finite; a smaller --lr or --precision fp32 may help")
-    texts = [tuple(cache.text(row, column) for column in range(cache.columns)) for row in indices]
+    texts = [tuple(cache.text(row, column) for column in range(cache.num_texts)) for row in indices]
     gold = np.asarray(examples.labels, dtype=np.float64)
     return PredictedRows([cache.row_id(row) for row in indices], texts, gold, predicted, probabilities)
 
@@ -104,11 +104,11 @@ def prediction_paths(tasks: "Sequence[Task]", settings: "MultitaskSettings") -> 
     paths: dict[tuple[str, str], Path] = {}
     for task in tasks:
         for split in ("dev", "test"):
-            flag = getattr(settings.files, f"{task.files.short}_{split}_out", "")
+            flag = getattr(settings.files, f"{task.files.flag_prefix}_{split}_out", "")
             path = expand_user(settings.run.run_dir) / "predictions" / prediction_file(task, split)
             if flag:
                 path = expand_user(flag).absolute()
-                cli.demand_writable(path, f"--{task.files.short}-{split}-out")
+                cli.demand_writable(path, f"--{task.files.flag_prefix}-{split}-out")
             if path.resolve() in [other.resolve() for other in paths.values()]:
                 raise UserError(f"{path}: two prediction files would be written there; see the --*_out flags")
             paths[task.name, split] = path
@@ -117,12 +117,12 @@ def prediction_paths(tasks: "Sequence[Task]", settings: "MultitaskSettings") -> 
 
 def prediction_file(task: "Task", split: str) -> str:
     """Name of a prediction file, such as `para-dev-output.csv`."""
-    return f"{task.files.short}-{split}-output.csv"
+    return f"{task.files.flag_prefix}-{split}-output.csv"
 
 
 def write_predictions(path: Path, task: "Task", ids: Sequence[str], predicted: np.ndarray) -> None:
     """Write a prediction file: the task's header, then `{id} , {value} \\n` for each row, in file order."""
-    rows = [f"{id_} , {task.written(value)} \n" for id_, value in zip(ids, predicted.tolist(), strict=True)]
+    rows = [f"{id_} , {task.format_prediction(value)} \n" for id_, value in zip(ids, predicted.tolist(), strict=True)]
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, task.files.header + "".join(rows))
 
@@ -135,6 +135,11 @@ def save(
         write_predictions(paths[name, split], tasks[name], rows.ids, rows.predicted)
         if split == "dev":
             write_rows(folder, name, rows)
+
+
+def file_name(dev_set: str) -> str:
+    """A dev set's name in the metrics and the files of a run."""
+    return dev_set.lower().replace("-", "_")
 
 
 def write_rows(run: Path, name: str, rows: PredictedRows) -> Path:

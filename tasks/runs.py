@@ -10,9 +10,8 @@ from typing import Any
 from minbert.errors import UserError
 from minbert.files import expand_user, read_json_object
 from tasks import record
-from tasks.contrastive.settings import slug
 from tasks.manifests import RecordedData, data_sets
-from tasks.record import PredictedRows, TaskScores, json_lines
+from tasks.record import PredictedRows, TaskScores, file_name, json_lines
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,7 @@ def _contrastive(
     tasks = {}
     for key, title, one in (
         ("sts", whole, data.get("sts_dev", RecordedData())),
-        *((slug(name), name, one) for name, one in sets.items()),
+        *((file_name(name), name, one) for name, one in sets.items()),
     ):
         own, score = rows.get(key), f"{key}_dev_spearman"
         change = changes[score]

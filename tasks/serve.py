@@ -18,8 +18,8 @@ def answers(encoder: "Encoder", predictor: Any, texts: list[str]) -> list[Any]:
     """Of one or two sentences: every head's class probabilities or score, then the cosine of the two vectors."""
     results: list[Any] = []
     for name, task in predictor.model.tasks.items() if predictor else ():
-        inputs: Any = [texts] if task.columns == 2 else texts[:1]
-        if task.columns > len(texts):
+        inputs: Any = [texts] if task.num_texts == 2 else texts[:1]
+        if task.num_texts > len(texts):
             results.append("needs two sentences")
         elif task.classes:
             results.append(dict(zip(task.classes, predictor.predict_proba(name, inputs)[0].tolist(), strict=True)))

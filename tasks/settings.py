@@ -1,27 +1,31 @@
-"""Settings and presets of multitask fine-tuning (stage two). Importing this module does not import torch."""
+"""Settings of multitask fine-tuning (stage two)."""
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
-
-from pydantic import field_validator, model_validator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
 
 from minbert.errors import UserError
 from minbert.files import expand_user
 from minbert.train import settings
-from minbert.train.settings import Settings, SettingsGroup, flag, names_in, read_presets
-from tasks.augment import SynonymSettings
+from minbert.train.settings import Parsed, Settings, flag, require_range
+from tasks.augment.synonyms import SynonymSettings
+from tasks.presets import PRESETS
 
 LEADERBOARD = ("sst", "quora", "sts")
 """The tasks of the course's leaderboard; its overall score is the mean of their normalised scores."""
-_FULL_MODEL_LR, _LAST_LAYERS_LR = 1e-5, 1e-3
+STAGE_ONE = "runs/cbcl/encoder"
+"""Where `pretrain_cbcl.py` leaves its encoder by default."""
+_LAST_LAYERS_LR = 1e-3
 
 
+@dataclass(frozen=True)
 class EncoderSettings(settings.EncoderSettings):
     """The encoder that training starts from."""
 
     encoder: str = flag(
-        "", "a run of either script or an encoder folder, in place of --weights", metavar="DIR", common=True
+        "",
+        f"a run of stage one or an encoder folder, in place of --weights (default: {STAGE_ONE} if it is there)",
+        metavar="DIR",
     )
     sentence_encoder: str = flag(
         "",
@@ -30,21 +34,8 @@ class EncoderSettings(settings.EncoderSettings):
         metavar="NAME|DIR",
     )
 
-    @property
-    def source(self) -> str:
-        """The source of the encoder's weights: a folder, a run, or a name. Raises `UserError` for a missing folder."""
-        if self.encoder and not expand_user(self.encoder).is_dir():
-            raise UserError(
-                f"--encoder {self.encoder}: no such folder; pretrain_cbcl.py writes one into its run folder"
-            )
-        return self.encoder or super().source
 
-    @property
-    def source_flag(self) -> str:
-        """The flag that names the source."""
-        return "--encoder" if self.encoder else super().source_flag
-
-
+@dataclass(frozen=True)
 class DataSettings(settings.DataSettings):
     """Which data are read, and how."""
 
@@ -52,20 +43,11 @@ class DataSettings(settings.DataSettings):
         ",".join(LEADERBOARD),
         "the tasks to train, in the order of the round: sst, quora (or para), sts, or your own",
         metavar="NAMES",
-        common=True,
     )
 
-    @field_validator("tasks")
-    @classmethod
-    def _by_their_names(cls, tasks: str) -> str:
-        """Replace short names, and names in other letter case, by the names of tasks."""
-        from tasks.registry import aliases  # here because it imports torch, which would delay `--help`
 
-        names = aliases()
-        return ",".join(names.get(name.lower(), name) for name in names_in(tasks))
-
-
-class ModelSettings(SettingsGroup):
+@dataclass(frozen=True)
+class ModelSettings:
     """How pairs are encoded, how a text becomes one vector, and which parameters are trained."""
 
     pairs: Literal["cross", "paper", "bi", "joint"] = flag(
@@ -73,24 +55,26 @@ class ModelSettings(SettingsGroup):
         "how a pair is read: cross = [CLS] a [SEP] b [SEP] with types 0/1; paper = [CLS] a [SEP] [CLS] b [SEP]; "
         "bi = two vectors u, v, and the head over [u; v; |u-v|]; joint = the head over the vector of cross and "
         "[|u-v|; u*v; cosine] of --sentence-encoder",
-        common=True,
     )
-    hidden_dropout_prob: float = flag(0.3, "dropout in the heads", ge=0, le=0.99, common=True)
+    hidden_dropout_prob: float = flag(0.3, "dropout in the heads")
     fine_tune_mode: Literal["last-linear-layer", "full-model"] = flag("full-model", "what is trained")
     option: Literal["", "pretrain", "finetune"] = flag(
         "", "older form of --fine-tune-mode: pretrain = last-linear-layer, finetune = full-model"
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _option(cls, values: Any) -> Any:
-        """Translate `--option`, the older name of `--fine-tune-mode`."""
-        modes = {"pretrain": "last-linear-layer", "finetune": "full-model"}
-        mode = modes.get(str(values.get("option", "")).strip().lower())
-        return values | {"fine_tune_mode": mode} if mode else values
+    def __post_init__(self) -> None:
+        require_range(self, "hidden_dropout_prob", 0, 0.99)
+
+    @property
+    def freezes_encoder(self) -> bool:
+        """Whether the heads alone are trained."""
+        if self.option:
+            return self.option == "pretrain"
+        return self.fine_tune_mode == "last-linear-layer"
 
 
-class ScheduleSettings(SettingsGroup):
+@dataclass(frozen=True)
+class ScheduleSettings:
     """Task sampling and gradient accumulation."""
 
     sampling: Literal["round-robin", "hybrid", "sequential", "proportional"] = flag(
@@ -98,29 +82,38 @@ class ScheduleSettings(SettingsGroup):
         "order of the tasks: round-robin restarts small sets until the largest is used up; hybrid drops a set that "
         "is used up; sequential trains one task to its last epoch, then the next; proportional takes each task in "
         "proportion to a power of its size",
-        common=True,
     )
-    power: float = flag(0.5, "the power of proportional sampling", ge=0)
-    accumulate: int = flag(1, "gradient accumulation: parts of a batch, to save memory", ge=1)
+    power: float = flag(0.5, "the power of proportional sampling")
+    accumulate: int = flag(1, "gradient accumulation: parts of a batch, to save memory")
+
+    def __post_init__(self) -> None:
+        require_range(self, "power", 0)
+        require_range(self, "accumulate", 1)
 
 
+@dataclass(frozen=True)
 class TrainingSettings(settings.TrainingSettings):
     """Training, evaluation and model selection."""
 
     metric: ClassVar[str] = "dev norm"
 
-    lr: float = flag(_FULL_MODEL_LR, "learning rate (with --fine-tune-mode last-linear-layer 1e-3)", ge=0, common=True)
-    head_lr: float = flag(0.0, "learning rate of the heads, under the same schedule; 0: that of the encoder", ge=0)
+    lr: float = flag(1e-5, f"learning rate (with --fine-tune-mode last-linear-layer {_LAST_LAYERS_LR:g})")
+    head_lr: float = flag(0.0, "learning rate of the heads, under the same schedule; 0: that of the encoder")
     r_drop: float = flag(
         0.0,
         "R-Drop: two passes a step, and X times the divergence of their outputs beside the mean of their losses; the "
         "paper takes the sum, so X is half of its alpha (0: one pass)",
-        ge=0,
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_range(self, "head_lr", 0)
+        require_range(self, "r_drop", 0)
 
+
+@dataclass(frozen=True)
 class FileSettings(settings.FileSettings):
-    """Paths of data and prediction files. A run is identified by the data's hashes, not by these paths."""
+    """Paths of data and prediction files. The hashes of the data identify a run, not their paths."""
 
     sst_train: str = flag("", "in place of ids-sst-train.csv", metavar="FILE")
     sst_dev: str = flag("", "in place of ids-sst-dev.csv", metavar="FILE")
@@ -139,14 +132,14 @@ class FileSettings(settings.FileSettings):
     sts_test_out: str = flag("", "in place of RUN/predictions/sts-test-output.csv", metavar="FILE")
 
 
+@dataclass(frozen=True)
 class RunSettings(settings.RunSettings):
-    """The run folder, logging and resuming."""
+    """The run's folder, its checkpoints and its log."""
 
-    run_dir: str = flag(
-        "runs/multitask", "folder of the run: new, or empty, except with --resume", metavar="DIR", common=True
-    )
+    run_dir: str = flag("runs/multitask", "folder of the run: new, or empty, except with --resume", metavar="DIR")
 
 
+@dataclass(frozen=True)
 class MultitaskSettings(Settings):
     """All settings of `multitask_train.py`."""
 
@@ -159,9 +152,7 @@ class MultitaskSettings(Settings):
     files: FileSettings
     run: RunSettings
 
-    @model_validator(mode="after")
-    def _combinations(self) -> Self:
-        """Check combinations of settings (`UserError`), and set the default learning rate of `last-linear-layer`."""
+    def __post_init__(self) -> None:
         if self.training.patience and self.schedule.sampling == "sequential":
             raise UserError("--patience and --sampling sequential exclude each other: later tasks might never begin")
         if self.encoder.sentence_encoder and self.model.pairs != "joint":
@@ -170,16 +161,28 @@ class MultitaskSettings(Settings):
             raise UserError(
                 f"--accumulate {self.schedule.accumulate} is more than --batch-size {self.training.batch_size}"
             )
-        if self.model.fine_tune_mode == "full-model" or "lr" in self.training.model_fields_set:
-            return self
-        return self.model_copy(update={"training": self.training.model_copy(update={"lr": _LAST_LAYERS_LR})})
+        encoder = self.encoder.encoder
+        if encoder and not expand_user(encoder).is_dir():
+            raise UserError(f"--encoder {encoder}: no such folder; pretrain_cbcl.py writes one into its run folder")
 
-    def check(self, overrides: Mapping[str, Any]) -> None:
+    def check_typed(self, typed: Mapping[str, Any]) -> None:
         """Raises `UserError` for flags that exclude each other."""
-        if "encoder" in overrides and "weights" in overrides:
+        if typed.get("encoder") and "weights" in typed:
             raise UserError("--encoder and --weights exclude each other: both say where the encoder starts")
-        if "option" in overrides and "fine_tune_mode" in overrides:
+        if "option" in typed and "fine_tune_mode" in typed:
             raise UserError("--option and --fine-tune-mode exclude each other: the first is the older name")
 
 
-PRESETS = read_presets(Path(__file__).with_name("presets.toml"))
+def resolve_defaults(parsed: Parsed[MultitaskSettings]) -> Parsed[MultitaskSettings]:
+    """The settings with the defaults that depend on others.
+
+    Training starts from the encoder that stage one has left, if it is there, and if neither a flag nor the preset names
+    another; `--encoder ""` is such a flag. The heads alone are trained with a higher learning rate.
+    """
+    chosen = {*parsed.typed, *PRESETS["multitask_train.py"][parsed.preset].values}
+    changes: dict[str, Any] = {}
+    if not chosen & {"encoder", "weights"} and expand_user(STAGE_ONE).is_dir():
+        changes["encoder"] = STAGE_ONE
+    if parsed.settings.model.freezes_encoder and "lr" not in chosen:
+        changes["lr"] = _LAST_LAYERS_LR
+    return replace(parsed, settings=parsed.settings.changed(**changes))

@@ -126,7 +126,7 @@ def examples_of(tiny: Path, tmp_path: Path) -> Callable[..., Any]:
         source = tmp_path / f"rows-{len(list(tmp_path.iterdir()))}.txt"
         source.write_text(repr(lines))
         tokenizer = Tokenizer.load(tiny)
-        cache = token_cache.load(source, lines, "rows of a test", len(rows[0]), tokenizer)
+        cache = token_cache.load(source, lines, "rows of a test", tokenizer)
         return kind(cache, tokenizer.cls, tokenizer.sep, max_length)
 
     return make

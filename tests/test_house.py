@@ -24,9 +24,11 @@ ROOT = Path(__file__).parent.parent
 FLOORS = [
     "minbert.errors minbert.files minbert.seeds minbert.config minbert.ragged minbert.precision",
     "minbert.attention minbert.pooling minbert.optimizer minbert.tokenizer",
-    "minbert.weights minbert.token_cache",
-    "minbert.fast minbert.bert",
+    "minbert.hub minbert.weights minbert.token_cache",
+    "minbert.bert",
+    "minbert.fast",
     "minbert.encoder",
+    "minbert.fast.graphs",
     "minbert.train",
     "minbert.convert",
     "tasks.charts tasks.examples tasks.metrics tasks.readers tasks.tables",

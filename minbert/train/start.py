@@ -1,32 +1,27 @@
-"""What both scripts do before the first training step: device, encoder, the run's identity and its manifest."""
+"""What a training command does before its first step: run folder, device, encoder and manifest."""
 
 import os
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 import torch
 
-from minbert import attention, weights
+from minbert import weights
 from minbert.bert import BertModel
 from minbert.config import BertConfig
 from minbert.errors import UserError
 from minbert.fast import accelerate, keep_freed_memory
+from minbert.fast.gpu_attention import kernel_name
 from minbert.files import expand_user
 from minbert.precision import DTYPES, amx_crashes, choose, default_device
 from minbert.tokenizer import Tokenizer
 from minbert.train import cli, distributed
 from minbert.train.plan import Plan, first_steps
 from minbert.train.run import InputFiles, RunFolder, environment
-from minbert.train.settings import Parsed, TrainingSettings
-
-S = TypeVar("S", bound=Any)  # the settings of a script
-Identity = Mapping[str, Any]
-"""All that determines a run's results: its settings, the hashes of what it reads, the encoder's config, precision,
-device and number of processes."""
+from minbert.train.settings import EncoderSettings, Parsed, S, TrainingSettings
 
 
 @dataclass(frozen=True)
@@ -35,6 +30,7 @@ class InitialEncoder:
 
     model: BertModel
     tokenizer: Tokenizer
+    pooler: str  # how its hidden states become one vector
     max_length: int  # longest input in tokens
     folder: Path
     config: BertConfig  # as it is in that folder
@@ -46,11 +42,11 @@ class InitialEncoder:
 
 
 @dataclass(frozen=True)
-class Start(Generic[S]):
-    """A run that has been opened: nothing but the lock of its folder is written before `write_manifest`."""
+class OpenRun(Generic[S]):
+    """A run whose folder is locked: nothing else is written to it before `write_manifest`."""
 
     parsed: Parsed[S]
-    run: RunFolder
+    folder: RunFolder
     device: torch.device
     precision: str
 
@@ -59,101 +55,109 @@ class Start(Generic[S]):
         """The settings of the command line."""
         return self.parsed.settings
 
-    def with_encoder(self) -> tuple["Start[S]", InitialEncoder]:
-        """The initial encoder, and this run with its pooler: `--pooler`, else that of the folder, else `pooler`.
-
-        Raises `UserError`.
-        """
-        options = self.settings.encoder
-        model, tokenizer, folder = load_encoder(options.source, options.source_flag, options.encoder_dropout)
-        length = resolve_max_length(options.max_length, model.config)
-        settings = self.settings if options.pooler else self.settings.changed(pooler=pooler_of(folder))
-        initial = InitialEncoder(model.to(self.device), tokenizer, length, folder, BertConfig.read(folder))
-        return replace(self, parsed=replace(self.parsed, settings=settings)), initial
-
-    def identify(self, encoder: InitialEncoder, inputs: InputFiles) -> Identity:
-        """The run's identity; `inputs` are all files that were read besides the encoder.
-
-        Raises `UserError` if the run's folder was started with a different identity.
-        """
-        inputs = {f"data {name}": source for name, source in inputs.items()}
-        inputs["weights sha256"] = encoder.folder, encoder.sha256
-        inputs["vocabulary sha256"] = encoder.folder, encoder.tokenizer.fingerprint
-        identity = {
-            **{f"config {name}": value for name, value in asdict(encoder.config).items()},
-            **self.settings.identity(),
-            "chosen precision": self.precision,
-            "device type": self.device.type,
-            "number of processes": distributed.world(),
-        }
-        self.run.check(identity, inputs)
-        distributed.barrier()  # no rank may write before all have checked the folder
-        return identity | {name: sha256 for name, (_, sha256) in inputs.items()}
-
-    def write_manifest(self, identity: Identity, encoder: InitialEncoder, **sections: Any) -> None:
-        """Write everything needed to repeat the run, and warn if a resumed run's environment has changed.
-
-        `sections` are further parts of the manifest; those that are None are left out. `variables` holds `$DATA_DIR`
-        if the command has no `--data`, because the command then depends on it.
-        """
-        data_dir = os.environ.get("DATA_DIR")
-        manifest = {
-            "command": self.parsed.command,
-            "preset": self.parsed.preset,
-            "overrides": self.parsed.overrides,
-            "settings": dict(identity),
-            "all_settings": self.settings.flat(),
-            "weights": {"folder": str(encoder.folder), "sha256": encoder.sha256},
-            "precision": self.precision,
-            "environment": environment(self.device),
-            "variables": {"DATA_DIR": data_dir} if data_dir and not self.settings.files.data else {},
-            "selection": self.settings.training.selection,
-            **{name: section for name, section in sections.items() if section is not None},
-        }
-        changed = self.run.begin_part(manifest)
-        distributed.barrier()  # damaged checkpoints are set aside
-        if changed:
-            differences = ", ".join(changed)
-            distributed.note(
-                f"--resume: the run goes on with {differences}, so its bits may differ from an unbroken run's"
-            )
-
     def describe(self, model: BertModel) -> str:
-        """Precision, device, attention path and memory allocator of a training step of this model, for display."""
+        """Precision, device and attention path of a training step of this model, for display."""
         config = model.config
         width = config.hidden_size // config.num_attention_heads
         rate = config.attention_probs_dropout_prob
-        kernel = attention.kernel_name(self.device, DTYPES[self.precision], width, rate)
-        memory = f"; {cli.allocator()}" if self.device.type == "cpu" and sys.platform == "linux" else ""
-        return f"{self.precision} on {self.device}, {kernel} attention with dropout {rate:g}{memory}"
+        kernel = kernel_name(self.device, DTYPES[self.precision], width, rate)
+        return f"{self.precision} on {self.device}, {kernel} attention with dropout {rate:g}"
 
 
 @contextmanager
-def open_run(parsed: Parsed[S]) -> Iterator[Start[S]]:
+def open_run(parsed: Parsed[S]) -> Iterator[OpenRun[S]]:
     """Open a run: choose device and precision, join torchrun's process group, lock the run's folder.
 
     At the end every rank waits for the others, because torchrun may end those that are still saving once one has
     exited. After an error no rank waits. Raises `UserError`.
     """
-    chosen = set_up_device(demanded=parsed.settings.run.use_gpu)
-    with distributed.group(chosen), ExitStack() as stack:
-        settings = parsed.settings
-        _ = settings.encoder.source  # a mistake in it is found before any data are read
+    settings: Any = parsed.settings
+    device = set_up_device(demanded=settings.run.use_gpu)
+    with distributed.group(device), ExitStack() as stack:
+        precision = number_format(settings.training.precision, device)
+        # without --pooler it is known when the encoder is loaded
         identity = {name: value for name, value in settings.identity().items() if name != "pooler" or value}
-        precision = number_format(settings.training.precision, chosen)
-        folder, options = expand_user(settings.run.run_dir), settings.run
-        opened = RunFolder.open(folder, resume=options.resume, identity=identity, tracked=options.track)
+        folder = expand_user(settings.run.run_dir)
+        opened = RunFolder.open(folder, resume=settings.run.resume, identity=identity, tracked=settings.run.track)
         try:
             run = stack.enter_context(opened)
         except (UserError, OSError):
-            distributed.max_over_ranks(1, chosen)  # so that no other rank waits for this one
+            distributed.max_over_ranks(1, device)  # so that no other rank waits for this one
             raise
-        if distributed.max_over_ranks(0, chosen):
+        if distributed.max_over_ranks(0, device):
             raise SystemExit(2)
-        if chosen.type == "cpu":
+        if device.type == "cpu":
             set_threads(run.threads)
-        yield Start(parsed, run, chosen, precision)
+        yield OpenRun(parsed, run, device, precision)
         distributed.barrier()
+
+
+def load_initial_encoder(
+    settings: EncoderSettings, device: torch.device, *, source: str = "", flag: str = "--weights"
+) -> InitialEncoder:
+    """The encoder of `--weights`, or of another `source` that `flag` names, on a device; prints what is read and why.
+
+    The pooler is `--pooler`, else the one that the folder names, else BERT's own. Raises `UserError`.
+    """
+    source = source or settings.weights
+    if not source:
+        raise UserError("--weights: name the encoder to start from, such as minilm or runs/consert-sup/encoder")
+    model, tokenizer, folder = load_encoder(source, flag, settings.encoder_dropout)
+    saved = weights.saved_pooler(folder)
+    pooler = settings.pooler or saved or "pooler"
+    reason = f"as saved with {source}"
+    if settings.pooler:
+        reason = f"as set; {source} names {saved}" if saved and saved != pooler else "as set"
+    elif not saved:
+        reason = f"BERT's pooling layer, as {source} names none"
+    distributed.say(f"starting from {source} ({flag}); a sentence's vector is its {pooler} ({reason}; --pooler)")
+    length = resolve_max_length(settings.max_length, model.config)
+    return InitialEncoder(model.to(device), tokenizer, pooler, length, folder, BertConfig.read(folder))
+
+
+def write_manifest(run: OpenRun[Any], encoder: InitialEncoder, inputs: InputFiles, **sections: Any) -> None:
+    """Write everything needed to repeat the run, and warn if a resumed run's environment has changed.
+
+    `inputs` are all files that were read besides the encoder; `sections` are further parts of the manifest, and those
+    that are None are left out. `variables` holds `$DATA_DIR` if the command has no `--data`, because the command then
+    depends on it. Raises `UserError` if the run's folder was started with other settings or data.
+    """
+    settings = run.settings
+    files = {f"data {name}": source for name, source in inputs.items()}
+    files["weights sha256"] = encoder.folder, encoder.sha256
+    files["vocabulary sha256"] = encoder.folder, encoder.tokenizer.fingerprint
+    identity = {
+        **{f"config {name}": value for name, value in asdict(encoder.config).items()},
+        **settings.identity(),
+        "pooler": encoder.pooler,
+        "chosen precision": run.precision,
+        "device type": run.device.type,
+        "number of processes": distributed.world(),
+    }
+    run.folder.check(identity, files)
+    distributed.barrier()  # no rank may write before all have checked the folder
+
+    data_dir = os.environ.get("DATA_DIR")
+    manifest = {
+        "command": run.parsed.command,
+        "preset": run.parsed.preset,
+        "overrides": run.parsed.typed,
+        "settings": {**identity, **{name: sha256 for name, (_, sha256) in files.items()}},
+        "all_settings": settings.flat() | {"pooler": encoder.pooler},
+        "weights": {"folder": str(encoder.folder), "sha256": encoder.sha256},
+        "precision": run.precision,
+        "environment": environment(run.device),
+        "variables": {"DATA_DIR": data_dir} if data_dir and not settings.files.data else {},
+        "selection": settings.training.selection,
+        **{name: section for name, section in sections.items() if section is not None},
+    }
+    changed = run.folder.begin_part(manifest)
+    distributed.barrier()  # damaged checkpoints are set aside
+    if changed:
+        differences = ", ".join(changed)
+        distributed.note(
+            f"--resume: the run continues with {differences}, so its bits may differ from an unbroken run's"
+        )
 
 
 def set_up_device(*, demanded: bool) -> torch.device:
@@ -226,14 +230,6 @@ def load_encoder(source: str, flag: str, dropout: float | None) -> tuple[BertMod
     if dropout is not None:
         config = replace(config, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
     return accelerate(BertModel.with_weights(folder, config)), tokenizer, folder
-
-
-def pooler_of(folder: Path) -> str:
-    """The pooler that a folder of weights names, else BERT's own as in the papers; prints which one."""
-    named = weights.saved_pooler(folder)
-    origin = f"as {folder} says" if named else f"BERT's pooling layer as in the papers: {folder} names none"
-    distributed.say(f"pooling: {named or 'pooler'}, {origin} (--pooler)")
-    return named or "pooler"
 
 
 def resolve_max_length(requested: int, config: BertConfig) -> int:

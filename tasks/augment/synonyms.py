@@ -12,7 +12,7 @@ replacement is a pure function of (seed, row or step).
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -22,14 +22,98 @@ from minbert.token_cache import TokenCache
 from minbert.tokenizer import Tokenizer
 from minbert.train import distributed
 from minbert.train.plan import PlannedBatch
-from minbert.train.settings import TrainingSettings
+from minbert.train.run import InputFiles
+from minbert.train.settings import TrainingSettings, flag, require_range
+from tasks.augment import wordnet
 from tasks.augment.punctuation import Change, splice
 from tasks.augment.wordnet import Tagged
-from tasks.examples import E
+from tasks.examples import Augmentation, E, Examples, unchanged
 
-if TYPE_CHECKING:
-    from tasks.augment import SynonymSettings
 
+@dataclass(frozen=True)
+class SynonymSettings:
+    """Settings of WordNet synonyms, shared by both stages."""
+
+    synonyms: Literal["none", "1", "2", "3"] = flag(
+        "none",
+        "WordNet synonyms (CBCL, section 4.4): 1 = any word, 2 = nouns and adjectives, both before training; "
+        "3 = one adjective of each sentence in some batches, at every step",
+    )
+    synonyms_p: float = flag(0.25, "probability: of a word (1, 2) or of a batch (3)")
+    synonyms_grow: bool = flag(
+        False, "more synonyms from epoch to epoch, up to --synonyms-p (1, 2) or to 3 adjectives (3)"
+    )
+    synonyms_senses: Literal["first", "all"] = flag(
+        "first",
+        "first = synonyms from the usual senses of a word, which keep its meaning; all = from every sense in WordNet, "
+        "and phrases: they reach two thirds more words",
+    )
+
+    def __post_init__(self) -> None:
+        require_range(self, "synonyms_p", 0, 1)
+
+    @property
+    def used(self) -> bool:
+        """Whether texts are augmented with synonyms."""
+        return self.synonyms != "none"
+
+
+def synonym_files(settings: SynonymSettings, data: str) -> InputFiles:
+    """Folder and hash of WordNet and of the tagger if synonyms are used, else empty.
+
+    `data` is the data folder, as `--data` gives it. Raises `UserError` if WordNet or the tagger is missing.
+    """
+    if not settings.used:
+        return {}
+    folder = wordnet.find_nltk_data(data)
+    names = (("WordNet", wordnet.WORDNET), ("tagger", wordnet.TAGGER))
+    return {name: (folder / resource, wordnet.fingerprint(folder, resource)) for name, resource in names}
+
+
+def synonym_augmentation(
+    settings: SynonymSettings,
+    training: TrainingSettings,
+    sets: Mapping[str, Examples],
+    tokenizer: Tokenizer,
+    *,
+    data: str,
+    run: Path,
+) -> Augmentation[Any]:
+    """The augmentation of training sets that `settings` ask for; `run` is the folder for the texts before and after.
+
+    Raises `UserError` if WordNet or the tagger is missing.
+    """
+    if not settings.used:
+        return unchanged
+    kinds = wordnet.KINDS[int(settings.synonyms)]
+    words = wordnet.WordNet(wordnet.find_nltk_data(data), settings.synonyms_senses)
+    tagged = {}
+    shown: dict[str, str] = {}
+    for name, examples in sets.items():
+        texts = list(texts_of(examples.cache))
+        tagged[name] = wordnet.tag(texts, words).only(kinds)
+        shown |= first_replacements(tagged[name], texts)
+    replaceable = sum(len(of_set.spans) for of_set in tagged.values())
+    examples_shown = ", ".join(f"{word} -> {synonym}" for word, synonym in list(shown.items())[:EXAMPLES_SHOWN])
+    distributed.say(
+        f"synonyms, method {settings.synonyms}: {replaceable:,} words have one in WordNet, such as {examples_shown}"
+    )
+    return Synonyms(settings, training, tokenizer, tagged, run / "synonyms")
+
+
+def first_replacements(tagged: Tagged, texts: Sequence[str]) -> dict[str, str]:
+    """Some replaceable words, in the order of the texts, each with its first synonym."""
+    replacements: dict[str, str] = {}
+    for number, text in enumerate(texts):
+        for start, end, group in tagged.of(number):
+            replacements.setdefault(text[start:end].lower(), tagged.candidates[group][0])
+        if len(replacements) >= EXAMPLES_SHOWN:
+            break
+    return replacements
+
+
+EXAMPLES_SHOWN = 6
+"""Replaceable words that a run shows at its start."""
 MOST_ADJECTIVES = 3
 """Adjectives per sentence that method 3 replaces in the last epoch with `--synonyms-grow`."""
 
@@ -90,7 +174,7 @@ class Synonyms:
     after to `folder` for inspection. Method 3 rewrites the rows of a batch in the step.
     """
 
-    settings: "SynonymSettings"
+    settings: SynonymSettings
     training: TrainingSettings
     tokenizer: Tokenizer
     tagged: Mapping[str, Tagged]
@@ -119,9 +203,9 @@ class Synonyms:
         if numpy_generator(seed, "synonyms live", name, batch.number).random() >= settings.synonyms_p:
             return {}
         count = max(1, MOST_ADJECTIVES * epoch // self.training.epochs) if settings.synonyms_grow else 1
-        texts = [(int(row), column) for row in batch.rows for column in range(cache.columns)]
+        texts = [(int(row), column) for row in batch.rows for column in range(cache.num_texts)]
         for row, column in texts:
-            text, number = cache.text(row, column), row * cache.columns + column
+            text, number = cache.text(row, column), row * cache.num_texts + column
             changes = replace_adjectives(
                 tagged, number, text, batch=batch.number, index=batch.task_index, seed=seed, name=name, count=count
             )
@@ -134,7 +218,7 @@ class Synonyms:
         settings, training, tagged = self.settings, self.training, self.tagged[name]
         p, new, lines = settings.synonyms_p * (epoch / training.epochs), {}, []
         for number, text in enumerate(texts_of(cache)):
-            row, column = divmod(number, cache.columns)
+            row, column = divmod(number, cache.num_texts)
             name_of_row = cache.row_id(row)
             changes = replace_words(tagged, number, text, p=p, seed=training.seed, row=name_of_row, column=column)
             new_text = splice(text, changes)
@@ -154,4 +238,4 @@ class Synonyms:
 
 def texts_of(cache: TokenCache) -> Iterator[str]:
     """All texts, row by row; within a row, column by column."""
-    return (cache.text(row, column) for row in range(len(cache)) for column in range(cache.columns))
+    return (cache.text(row, column) for row in range(len(cache)) for column in range(cache.num_texts))

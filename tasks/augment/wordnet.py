@@ -47,7 +47,7 @@ KINDS = {1: "navr", 2: "na", 3: "a"}
 _VERSION = 6  # of the results of `tag`, part of the cache key
 _ORDER = "navr"
 # Penn Treebank tokens, as far as a tagger needs them: clitics split off, hyphenated words whole, each sign one token.
-_TOKEN = re.compile(r"[^\W\d_]+(?=n['’]t\b)|n['’]t\b|['’](?:s|m|d|t|ll|re|ve)\b|\w+(?:-\w+)*|[^\w\s]", re.IGNORECASE)
+TOKEN = re.compile(r"[^\W\d_]+(?=n['’]t\b)|n['’]t\b|['’](?:s|m|d|t|ll|re|ve)\b|\w+(?:-\w+)*|[^\w\s]", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)*")
 
 # WordNet has only nouns, verbs, adjectives and adverbs. In it, "a" is an angstrom, "in" is indium, "I" is iodine, "be"
@@ -96,8 +96,8 @@ def find_nltk_data(data: str = "") -> Path:
         if files(folder, WORDNET) and files(folder, TAGGER):
             return folder.resolve()
     raise UserError(
-        f"WordNet and NLTK's tagger are not in {' or '.join(map(str, folders))}; python data/get_data.py wordnet "
-        f"--data {usual.parent} fetches both"
+        f"--synonyms: WordNet and NLTK's tagger are not in {' or '.join(map(str, folders))}; "
+        f"`python data/get_data.py wordnet --data {usual.parent}` fetches both, and --synonyms none trains without them"
     )
 
 
@@ -160,7 +160,7 @@ class WordNet:
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # "multilingual functions are not available": only English is read
-            return WordNetCorpusReader(data.find(WORDNET, paths=[str(self.folder)]), None)
+            return WordNetCorpusReader(data.find(f"{WORDNET}/", paths=[str(self.folder)]), None)
 
     @cached_property
     def _counts(self) -> Mapping[str, int]:
@@ -341,7 +341,7 @@ def _tag(texts: Sequence[str], wordnet: WordNet) -> tuple[dict[str, np.ndarray],
 
 def _words(text: str, tags_of: Tagger) -> Iterator[tuple[int, int, str]]:
     """(start, end, Penn tag) of each word."""
-    tokens, lower = list(_TOKEN.finditer(text)), text.lower()
+    tokens, lower = list(TOKEN.finditer(text)), text.lower()
     tagged_text = lower if text.isupper() and len(lower) == len(text) else text  # tagged as names otherwise
     words = [tagged_text[token.start() : token.end()] for token in tokens]
     for token, (word, name) in zip(tokens, tags_of(words), strict=True):

@@ -61,20 +61,16 @@ def _read_set(folder: Path, name: str) -> ScoredSet:
     if name in CHINESE:
         path = _chinese_file(folder, name)
         file = f"{path.parent.name}/{path.name}"
-        parts = {name: readers.open_as(path, "pair-score").rows}
+        parts = {name: readers.open_as(path, "pair-score")}
     else:
         parts = senteval.scored(folder, name)
     kept: list[Row] = []
     skipped = 0
     subsets = {}
-    for subset, rows in parts.items():
-        before = len(kept)
-        for row in rows:
-            if isinstance(row, Row):
-                kept.append(row)
-            else:
-                skipped += 1
-        subsets[subset] = len(kept) - before
+    for subset, data in parts.items():
+        kept += data.rows
+        skipped += len(data.skipped)
+        subsets[subset] = len(data.rows)
     if not kept:
         raise UserError(f"{name}: no scored pair")
     return ScoredSet(

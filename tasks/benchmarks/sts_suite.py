@@ -17,14 +17,13 @@ import numpy as np
 import pandas as pd
 
 from minbert.files import data_folder
-from minbert.token_cache import Row
 from minbert.train import cli
 from tasks import charts, intervals, metrics, readers
 from tasks.benchmarks import common, sets
 from tasks.benchmarks.common import COLUMNS, EmbeddingCache, NamedEncoder, Score, nan_if_none
 from tasks.benchmarks.sets import ScoredSet
 from tasks.readers import senteval
-from tasks.readers.layouts import NLI_CLASSES
+from tasks.readers.labels import NLI_CLASSES
 from tasks.tables import Table, between, number, numbers, records, wide
 
 SUBSET = "spearman of subset"
@@ -222,8 +221,7 @@ def read_relations(folder: Path, sick: ScoredSet) -> list[str]:
     path = senteval.scored_files(senteval.root(folder), "SICK")["SICK"]
     relations = {}
     for row in readers.open_as(path, "nli").rows:
-        if isinstance(row, Row):
-            relations[row.id] = NLI_CLASSES[int(row.label)]
+        relations[row.id] = NLI_CLASSES[int(row.label)]
     return [relations[pair_id] for pair_id in sick.ids]
 
 

@@ -115,12 +115,11 @@ def main(arguments: list[str] | None = None) -> None:
 def read_set(folder: Path, name: str, folds: int) -> LabelledRows:
     """Read a set. Raises `UserError` for a missing file, a row without label or text, and a class of too few rows."""
     data: dict[str, list[Row]] = {}
-    for split, rows in senteval.classification(folder, name).items():
-        data[split] = []
-        for row in rows:
-            if not isinstance(row, Row):
-                raise UserError(f"{name} {split}, line {row.line}: {row.why}")
-            data[split].append(row)
+    for split, file in senteval.classification(folder, name).items():
+        if file.skipped:
+            issue = file.skipped[0]
+            raise UserError(f"{name} {split}, line {issue.line}: {issue.reason}")
+        data[split] = file.rows
     for split in data.keys() & {"all", "train"}:
         counts = Counter(row.label for row in data[split])
         if len(counts) < 2 or min(counts.values()) < folds:

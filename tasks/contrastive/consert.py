@@ -1,28 +1,87 @@
-"""ConSERT's objectives: two views of each text, and these joined with the classification of NLI pairs."""
+"""ConSERT: two views of each text, made at the embedding layer, alone or joined with the classification of NLI pairs.
 
-from __future__ import annotations
+python -m tasks.contrastive.consert --preset consert
+python -m tasks.contrastive.consert --preset consert-joint --run-dir runs/joint
+"""
 
 import math
+import sys
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from minbert.errors import UserError
-from minbert.train.settings import flag
-from tasks.contrastive.nli import Classification
-from tasks.contrastive.objective import Inputs, Numbers, Objective, TextKeys, objective_flag
-from tasks.contrastive.texts import TextObjective
+from minbert.train import cli, plan, start
+from minbert.train.loop import StepContext
+from minbert.train.plan import PlannedBatch
+from minbert.train.settings import Settings, flag, names_in, parse, require_range
+from minbert.train.start import OpenRun
+from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files
+from tasks.contrastive import corpora, dev, losses, nli, settings
+from tasks.contrastive.curriculum import shuffled_plan
+from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep, Inputs, Metrics
+from tasks.contrastive.training import fit_and_save
+from tasks.contrastive.views import Adversarial, Streams, View, adversarial, apply, parse_views
+from tasks.examples import Examples
+from tasks.presets import PRESETS
+from tasks.readers.labels import NLI_CLASSES
 
-if TYPE_CHECKING:
-    from torch import Tensor
 
-    from minbert.train.loop import StepContext
-    from minbert.train.plan import PlannedBatch
-    from tasks.contrastive.model import ContrastiveModel
-    from tasks.contrastive.settings import ContrastiveSettings
-    from tasks.contrastive.views import Streams, View
-    from tasks.examples import Examples
+@dataclass(frozen=True)
+class LossSettings:
+    """The views of a text and the loss over them."""
+
+    objective: Literal["views", "joint"] = flag(
+        "views",
+        "views = NT-Xent over two views of each text (equation 1); joint = classification of NLI pairs plus alpha "
+        "times NT-Xent over two views of their texts (section 3.3)",
+    )
+    views: str = flag(
+        "feature-cutoff:0.2,shuffle",
+        "two views, such as feature-cutoff:0.2,shuffle, from none, shuffle, token-cutoff, span-cutoff (rate 0.15 by "
+        "default), feature-cutoff, dropout (0.2), and with --objective joint adversarial (1)",
+        metavar="VIEW,VIEW",
+    )
+    protect_special: bool = flag(True, "views leave [CLS] and [SEP] as they are")
+    temperature: float = flag(0.05, "temperature of NT-Xent")
+    alpha: float = flag(
+        0.15, "with --objective joint, weight of the views' loss, which is added to the classification's"
+    )
+
+    def __post_init__(self) -> None:
+        require_range(self, "temperature", 1e-4)
+        require_range(self, "alpha", 0)
+        if self.objective == "views" and any(isinstance(view, Adversarial) for view in self.parsed()):
+            raise UserError("--views: an adversarial view needs the supervision of --objective joint")
+
+    def parsed(self) -> tuple[View, View, View]:
+        """Both views, and as a third the identity. Raises `UserError`."""
+        first, second = parse_views(self.views, protect_special=self.protect_special)
+        return first, second, View()
+
+
+@dataclass(frozen=True)
+class DataSettings(corpora.TextSettings, settings.DataSettings):
+    """The texts to train on, or for the joint loss how many pairs."""
+
+
+@dataclass(frozen=True)
+class ConsertSettings(Settings):
+    """All settings of this command."""
+
+    encoder: settings.EncoderSettings
+    data: DataSettings
+    loss: LossSettings
+    synonyms: SynonymSettings
+    training: settings.TrainingSettings
+    files: nli.NliFileSettings
+    run: settings.RunSettings
+
+    def __post_init__(self) -> None:
+        settings.require_negatives(self.training)
 
 
 @dataclass(frozen=True)
@@ -33,99 +92,64 @@ class ViewInputs(Inputs):
     perturbation: Tensor | None = None
 
     def part(self, indices: slice) -> Self:
-        """As `Inputs.part`."""
+        """Some of the sentences, with their streams and their tokens' perturbation."""
         assert self.streams is not None
-        part, perturbation = super().part(indices), self.perturbation
+        part = super().part(indices)
+        perturbation = self.perturbation
         if perturbation is not None:
             ends = np.cumsum([0, *map(len, self.sentences)])
             perturbation = perturbation[ends[indices.start] : ends[min(indices.stop, len(self))]]
         return replace(part, streams=self.streams.take(indices), perturbation=perturbation)
 
 
-class ViewObjective(Objective):
-    """The part of an objective with two views of a text, made at the embedding layer (ConSERT, section 3.2)."""
+@dataclass(frozen=True)
+class ViewsTrainStep(ContrastiveTrainStep):
+    """NT-Xent over two views of each text (ConSERT, equation 1)."""
 
-    in_batch: ClassVar[bool] = True
+    options: LossSettings = LossSettings()
 
-    views: str = flag(
-        "",
-        "two views, such as feature-cutoff:0.2,shuffle, from none, shuffle, token-cutoff, span-cutoff (rate 0.15 by "
-        "default), feature-cutoff, dropout (0.2), and with --objective joint adversarial (1)",
-        metavar="VIEW,VIEW",
-        common=True,
-    )
-    protect_special: bool = flag(True, "views leave [CLS] and [SEP] as they are")
-    temperature: float = flag(0.05, "temperature of NT-Xent", ge=1e-4, common=True)
+    @property
+    def texts_and_views(self) -> list[tuple[int, int]]:
+        """What is encoded of a row: (column of the data, number of the view)."""
+        return [(0, 0), (0, 1)]
 
-    def check(self, settings: ContrastiveSettings) -> None:
-        """See `Objective.check`."""
-        super().check(settings)
-        self.parsed()
-
-    def parsed(self) -> tuple[View, ...]:
-        """Both views, and as a third the identity."""
-        from tasks.contrastive.views import View, parse
-
-        return (*parse(self.views, protect_special=self.protect_special), View())
+    @property
+    def columns(self) -> list[int]:
+        """See `ContrastiveTrainStep.columns`."""
+        return [column for column, _ in self.texts_and_views]
 
     def inputs(
         self, model: ContrastiveModel, examples: Examples, batch: PlannedBatch, context: StepContext
     ) -> ViewInputs:
-        """See `Objective.inputs`; each text has a random stream of its own, whatever its position in the batch."""
-        from tasks.contrastive.views import Streams
-
-        sentences, texts = super().inputs(model, examples, batch, context).sentences, self.encoded(examples)
-        width = 1 + max(column for column, _ in texts)
-        keys = np.concatenate([batch.rows * width + column for column, _ in texts])
-        views = np.repeat([view for _, view in texts], len(batch.rows))
+        """The texts, each with a random stream of its own, whatever its position in the batch."""
+        sentences = super().inputs(model, examples, batch, context).sentences
+        columns = 1 + max(self.columns)
+        keys = np.concatenate([batch.rows * columns + column for column in self.columns])
+        views = np.repeat([view for _, view in self.texts_and_views], len(batch.rows))
         return ViewInputs(sentences, streams=Streams(context.seed, batch.epoch, keys, views))
 
-    def encode(self, model: ContrastiveModel, inputs: Inputs, context: StepContext) -> Tensor:
+    def vectors(self, model: ContrastiveModel, inputs: Inputs, context: StepContext) -> Tensor:
         """The vectors of sentences under their views: [sentences, D]."""
-        from tasks.contrastive.views import apply
-
         assert isinstance(inputs, ViewInputs) and inputs.streams is not None
         ragged = inputs.ragged().to(context.device)
-        states = apply(model.encoder, ragged, self.parsed(), inputs.streams, perturbation=inputs.perturbation)
+        views = self.options.parsed()
+        states = apply(model.encoder, ragged, views, inputs.streams, perturbation=inputs.perturbation)
         return model.pool(states, ragged)
 
-
-class TwoViews(ViewObjective, TextObjective):
-    """NT-Xent over two views of each text (ConSERT, equation 1)."""
-
-    objective: Literal["views"] = objective_flag("views")
-
-    def check(self, settings: ContrastiveSettings) -> None:
-        """See `Objective.check`."""
-        from tasks.contrastive.views import Adversarial
-
-        super().check(settings)
-        if any(isinstance(view, Adversarial) for view in self.parsed()):
-            raise UserError("--views: an adversarial view needs the supervision of --objective joint")
-
-    def encoded(self, examples: Examples) -> TextKeys:
-        """The text under both views."""
-        return ((0, 0), (0, 1))
-
-    def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: PlannedBatch) -> Numbers:
+    def loss(self, model: ContrastiveModel, vectors: Tensor, batch: PlannedBatch) -> Metrics:
         """The loss, and the share of views whose other view is nearest; the loss of a single text is 0."""
-        from tasks.contrastive import losses
-
         first, second = vectors.chunk(2)
-        return losses.loss_and_accuracy(losses.view_logits(first, second, self.temperature))
-
-    def chance(self, batch_size: int, columns: int) -> float:
-        """See `Objective.chance`."""
-        return math.log(2 * batch_size - 1)
+        return losses.loss_and_accuracy(losses.view_logits(first, second, self.options.temperature))
 
 
-class Joint(ViewObjective, Classification):
+@dataclass(frozen=True)
+class JointTrainStep(ViewsTrainStep, nli.SoftmaxTrainStep):
     """Classification of NLI pairs plus alpha times NT-Xent over two views of their texts (ConSERT, section 3.3).
 
     The paper writes L_ce + alpha * L_con, with L_con the mean over the 2N views of equation 1, and leaves open how the
     two texts of a pair enter it. The released code contrasts premises with premises and hypotheses with hypotheses, and
     SUMS the terms: both sides, and on each side both directions (first view to second, and back), each a mean over the
-    B rows. So does this objective, because alpha = 0.15 was tuned with that sum. It is four times the mean over all
+    B rows. So does this loss, because alpha = 0.15 was tuned with that sum. It is four times the mean over all
     views: the paper's formula taken literally means alpha = 0.15 / 4.
 
     As in the released code, one encoding serves as the view `none` and for the classification: 4 encodings a row with
@@ -133,58 +157,52 @@ class Joint(ViewObjective, Classification):
     max(u, v)^2, which the paper does not mention.
     """
 
-    objective: Literal["joint"] = objective_flag("joint")
-    alpha: float = flag(0.15, "weight of the views' loss, which is added to that of the classification", ge=0)
-
-    def encoded(self, examples: Examples) -> TextKeys:
+    @property
+    def texts_and_views(self) -> list[tuple[int, int]]:
         """Both texts unchanged, for the classification; then through the views that change them."""
-        return [(side, view) for view in self.encoded_views() for side in (0, 1)]
+        return [(side, view) for view in self.encoded_views for side in (0, 1)]
 
+    @property
     def encoded_views(self) -> list[int]:
         """The numbers of the views that are encoded; first that of the unchanged texts."""
-        from tasks.contrastive.views import View
-
-        kinds = [type(view) for view in self.parsed()[:2]]
-        plain = kinds.index(View) if View in kinds else 2
-        return [plain, *(number for number in (0, 1) if number != plain)]
+        first, second, _ = self.options.parsed()
+        if type(first) is View:
+            return [0, 1]
+        if type(second) is View:
+            return [1, 0]
+        return [2, 0, 1]
 
     def inputs(
         self, model: ContrastiveModel, examples: Examples, batch: PlannedBatch, context: StepContext
     ) -> ViewInputs:
-        """As `ViewObjective.inputs`, with an adversarial view's perturbation."""
+        """As `ViewsTrainStep.inputs`, with an adversarial view's perturbation."""
         inputs = super().inputs(model, examples, batch, context)
-        return replace(inputs, perturbation=self.perturbation(model, inputs, examples, batch, context))
+        return replace(inputs, perturbation=self.perturbation(model, inputs, batch, context))
 
-    def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: PlannedBatch) -> Numbers:
+    def loss(self, model: ContrastiveModel, vectors: Tensor, batch: PlannedBatch) -> Metrics:
         """The sum; both terms are logged too."""
-        import torch
-
-        from tasks.contrastive import losses
-
-        numbers, texts = super().loss(model, vectors[: 2 * len(batch.rows)], examples, batch), self.encoded(examples)
+        pairs = 2 * len(batch.rows)
+        metrics = nli.SoftmaxTrainStep.loss(self, model, vectors[:pairs], batch)
+        texts = self.texts_and_views
         by_text = dict(zip(texts, vectors.chunk(len(texts)), strict=True))
-        views = [(by_text[side, 0], by_text[side, 1]) for side in (0, 1)]
-        sides = [
-            losses.loss_and_accuracy(losses.view_logits(first, second, self.temperature)) for first, second in views
-        ]
+        sides = []
+        for side in (0, 1):
+            logits = losses.view_logits(by_text[side, 0], by_text[side, 1], self.options.temperature)
+            sides.append(losses.loss_and_accuracy(logits))
         # The mean over the 2N views of a side is half the sum of its two directions.
         contrast = 2 * torch.stack([side["loss"] for side in sides]).sum()
-        return numbers | {
-            "classification_loss": numbers["loss"],
+        return metrics | {
+            "classification_loss": metrics["loss"],
             "views_loss": contrast,
             "views_accuracy": torch.stack([side["accuracy"] for side in sides]).mean(),
-            "loss": numbers["loss"] + self.alpha * contrast,
+            "loss": metrics["loss"] + self.options.alpha * contrast,
         }
 
     def perturbation(
-        self, model: ContrastiveModel, inputs: Inputs, examples: Examples, batch: PlannedBatch, context: StepContext
+        self, model: ContrastiveModel, inputs: Inputs, batch: PlannedBatch, context: StepContext
     ) -> Tensor | None:
         """From the gradient of the classification loss at the embeddings: one more pass, over the unchanged texts."""
-        import torch
-
-        from tasks.contrastive.views import Adversarial, adversarial
-
-        views = [self.parsed()[number] for number in self.encoded_views()]
+        views = [self.options.parsed()[number] for number in self.encoded_views]
         if not any(isinstance(view, Adversarial) for view in views) or not len(inputs):
             return None
         ragged = Inputs(inputs.sentences[: 2 * len(batch.rows)]).ragged().to(context.device)
@@ -192,16 +210,97 @@ class Joint(ViewObjective, Classification):
         with context.autocast():
             x = model.encoder.embed(ragged).detach().requires_grad_()
             vectors = model.pool(model.encoder.encode(x, ragged), ragged).float()
-        loss = super().loss(model, vectors, examples, batch)["loss"]
+        loss = nli.SoftmaxTrainStep.loss(self, model, vectors, batch)["loss"]
         (gradient,) = torch.autograd.grad(context.scaled(loss), x)
-        parts = [
-            adversarial(gradient, ragged, view.rate, protect_special=view.protect_special)
-            if isinstance(view, Adversarial)
-            else torch.zeros_like(x)
-            for view in views
-        ]
+        parts = []
+        for view in views:
+            if isinstance(view, Adversarial):
+                parts.append(adversarial(gradient, ragged, view.rate, protect_special=view.protect_special))
+            else:
+                parts.append(torch.zeros_like(x))
         return torch.cat(parts).detach()
 
-    def chance(self, batch_size: int, columns: int) -> float:
-        """See `Objective.chance`; two sides, two directions."""
-        return math.log(self.classes) + self.alpha * 4 * math.log(2 * batch_size - 1)
+
+def chance_loss(options: LossSettings, rows: int) -> float:
+    """The loss of a random guess for a batch of `rows`; the joint one has two sides with two directions each."""
+    contrast = math.log(2 * rows - 1)
+    if options.objective == "views":
+        return contrast
+    return math.log(len(NLI_CLASSES)) + options.alpha * 4 * contrast
+
+
+def main() -> None:
+    """Read the settings, open the run, then train."""
+    about = (__doc__ or "").splitlines()[0]
+    program = "-m tasks.contrastive.consert"
+    parsed = parse(ConsertSettings, PRESETS, sys.argv[1:], program=program, description=about, default="consert")
+    with start.open_run(parsed) as run:
+        train(run)
+
+
+def train(run: OpenRun[ConsertSettings]) -> None:
+    """Read the texts or the pairs, train on them and save the encoder."""
+    options = run.settings
+    training = options.training
+    joint = options.loss.objective == "joint"
+
+    # read the texts, or the pairs
+    if joint:
+        pairs = nli.find_pairs(options.files)
+    else:
+        corpora.find_texts(names_in(options.data.texts), options.files.data)
+    dev.find_dev_pairs(options.files)
+    resources = synonym_files(options.synonyms, options.files.data)
+    initial = start.load_initial_encoder(options.encoder, run.device)
+    if joint:
+        rows_read = nli.read_pairs(pairs, [], options.files.data, initial)
+        data = corpora.with_dev_pairs(rows_read, options, initial, noun="pairs")
+        rows = plan.random_subset(len(data.train), options.data.limit, training.seed)
+    else:
+        rows_read = corpora.read_texts(options.data, options, initial)
+        data = corpora.with_dev_pairs(rows_read, options, initial, noun="texts", unlabelled=True)
+        rows = plan.random_subset(len(data.train), 0, training.seed)  # --limit has been applied to the texts
+    steps = shuffled_plan(rows, training)
+
+    # train on them
+    pooler = "pooler" if options.encoder.projection == "kept" else initial.pooler
+    model = ContrastiveModel(
+        initial.model,
+        pooler,
+        seed=training.seed,
+        projection=options.encoder.projection,
+        classifier=(3, len(NLI_CLASSES)) if joint else (0, 0),
+    )
+    augment = synonym_augmentation(
+        options.synonyms,
+        training,
+        {"nli": data.train},
+        initial.tokenizer,
+        data=options.files.data,
+        run=run.folder.path,
+    )
+    start.write_manifest(
+        run,
+        initial,
+        {**data.inputs, **resources},
+        data=data.entry,
+        plan=plan.describe(steps),
+        training_rows={"nli": len(rows)},
+    )
+    train_step = JointTrainStep if joint else ViewsTrainStep
+    fit_and_save(
+        run,
+        initial,
+        model.to(run.device),
+        train_step(data.train, augment, training.chunk, options.loss),
+        steps,
+        data,
+        rows=rows,
+        noun="pairs" if joint else "texts",
+        loss=options.loss.objective,
+        chance=chance_loss(options.loss, min(training.batch_size, len(rows))),
+    )
+
+
+if __name__ == "__main__":
+    cli.run(main)

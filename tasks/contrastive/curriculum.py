@@ -1,6 +1,6 @@
 """The curriculum: the difficulty of triplets, their order, the pacing, and the plan of steps that these make.
 
-Axes: N triplets, n of them trained on. Importing this module loads no torch.
+Axes: N triplets, n of them trained on.
 """
 
 import math
@@ -13,30 +13,42 @@ import numpy as np
 
 from minbert.errors import UserError
 from minbert.seeds import numpy_generator
+from minbert.train import start
 from minbert.train.plan import Plan, batch_count, shuffled
-from minbert.train.settings import SettingsGroup, TrainingSettings, flag
+from minbert.train.settings import TrainingSettings, flag, require_range
 
 GROUPS = ("easy", "semi-hard", "hard")
 
 
-class CurriculumSettings(SettingsGroup):
+@dataclass(frozen=True)
+class CurriculumSettings:
     """The curriculum: order and pacing of the triplets."""
 
     order: Literal["curriculum", "anti", "random", "none"] = flag(
         "curriculum",
         "curriculum = easy first; anti = hard first; random = random order, same pacing; none = all from the start",
-        common=True,
     )
-    technique: Literal["groups", "entailment", "contradiction"] = flag(
-        "groups", "what makes a triplet hard: groups by margin; cosine of the entailment; of the contradiction"
+    difficulty: Literal["groups", "entailment", "contradiction"] = flag(
+        "groups",
+        "what makes a triplet hard: groups by margin; cosine of the entailment; of the contradiction",
+        aliases=["--technique"],
     )
-    margin: float = flag(0.2, "margin between easy and semi-hard triplets", ge=0, common=True)
-    power: float = flag(
-        0.5, "pacing: (t/T)^power of the triplets are eligible (0.5 root, 1 linear, 2 quadratic)", ge=0, common=True
+    margin: float = flag(0.2, "margin between easy and semi-hard triplets")
+    pacing_exponent: float = flag(
+        0.5,
+        "pacing: (t/T)^X of the triplets are eligible (0.5 root, 1 linear, 2 quadratic)",
+        aliases=["--power"],
+        metavar="X",
     )
-    pacing: Literal["epoch", "step"] = flag("epoch", "unit of t in the pacing")
-    within: Literal["shuffled", "sorted"] = flag("shuffled", "order of the eligible triplets")
+    pace_by: Literal["epoch", "step"] = flag("epoch", "unit of t in the pacing", aliases=["--pacing"])
+    order_within: Literal["shuffled", "sorted"] = flag(
+        "shuffled", "order of the eligible triplets", aliases=["--within"]
+    )
     equal_steps: bool = flag(False, "as many updates as without a curriculum: the eligible triplets are cycled")
+
+    def __post_init__(self) -> None:
+        require_range(self, "margin", 0)
+        require_range(self, "pacing_exponent", 0)
 
     @property
     def by_cosine(self) -> bool:
@@ -64,7 +76,8 @@ def difficulty(pos_sim: np.ndarray, neg_sim: np.ndarray, margin: float) -> np.nd
     0 < gap <= margin, hard where gap <= 0. The papers do not define ties. `UserError` for shapes that differ and for
     a cosine that is not finite.
     """
-    positive, negative = (np.asarray(cosines, dtype=np.float64) for cosines in (pos_sim, neg_sim))
+    positive = np.asarray(pos_sim, dtype=np.float64)
+    negative = np.asarray(neg_sim, dtype=np.float64)
     if positive.shape != negative.shape:
         raise UserError(f"pos_sim and neg_sim must have one shape, not {positive.shape} and {negative.shape}")
     gap = positive - negative
@@ -104,9 +117,9 @@ def plan(
     epochs: int,
     batch_size: int,
     seed: int,
-    power: float,
-    pacing: str = "epoch",
-    within: str = "shuffled",
+    pacing_exponent: float,
+    pace_by: str = "epoch",
+    order_within: str = "shuffled",
     equal_steps: bool = False,
 ) -> Plan:
     """The steps over the eligible prefix of `order`, which is at least one batch.
@@ -115,81 +128,94 @@ def plan(
     with `equal_steps` every epoch takes the ceil(N / batch_size) steps, and each step the batch size, of a run without
     a curriculum. Pacing per step makes as many steps, of the same sizes, as pacing per epoch.
 
-    Prefix. Pacing `epoch`: n_t (CBCL, equation 2). Pacing `step`: step s of all S may draw on floor((s/S)^power * N)
-    (SelfCCL, section 4.3.2, where T counts steps). Power 0 makes everything eligible from the start.
+    Prefix. Pacing by `epoch`: n_t (CBCL, equation 2). By `step`: step s of all S may draw on floor((s/S)^power * N)
+    (SelfCCL, section 4.3.2, where T counts steps). Exponent 0 makes everything eligible from the start.
 
     Batches, a function of (seed, epoch) alone. `shuffled`: passes, each a shuffle of the epoch's largest prefix; a
     step takes the next rows that are eligible by then. So every eligible row is equally likely at every step, no row
     is drawn twice in a pass, and while the prefix does not grow each is drawn once. `sorted`: the prefix in its order,
     from the start of each epoch and again when its end is reached. No batch holds a row twice: one that ends a pass is
-    filled up with other rows of the next. With pacing per step, a row near the end of the order may never be drawn.
+    filled up with other rows of the next. With pacing by step, a row near the end of the order may never be drawn.
     """
     size = len(order)
     least = min(batch_size, size)
-    prefixes = [max(eligible(epoch, epochs, size, power), least) for epoch in range(1, epochs + 1)]
+    prefixes = [max(eligible(epoch, epochs, size, pacing_exponent), least) for epoch in range(1, epochs + 1)]
     rows_per_epoch = [size] * epochs if equal_steps else prefixes
-    lengths = [batch_count(rows, batch_size) for rows in rows_per_epoch]
+    steps_per_epoch = [batch_count(rows, batch_size) for rows in rows_per_epoch]
 
     def limits(epoch: int) -> list[int]:
-        if pacing == "epoch":
-            return [prefixes[epoch]] * lengths[epoch]
-        first, total = sum(lengths[:epoch]) + 1, sum(lengths)
-        return [max(eligible(first + i, total, size, power), least) for i in range(lengths[epoch])]
+        """The eligible prefix at each step of an epoch."""
+        steps = steps_per_epoch[epoch]
+        if pace_by == "epoch":
+            return [prefixes[epoch]] * steps
+        first = sum(steps_per_epoch[:epoch]) + 1
+        total = sum(steps_per_epoch)
+        return [max(eligible(first + step, total, size, pacing_exponent), least) for step in range(steps)]
 
     def build(epoch: int) -> list[tuple[str, np.ndarray]]:
         rows = rows_per_epoch[epoch]
         sizes = [min(batch_size, rows - start) for start in range(0, rows, batch_size)]
         bounds = limits(epoch)
-        if within == "sorted":
-            return [("nli", order[positions]) for positions in _sorted(bounds, sizes)]
 
         def shuffle(number: int) -> np.ndarray:
-            return shuffled(bounds[-1], seed, "nli", epoch, *([number] if number else []))
+            """Pass `number` over the largest prefix of the epoch; the first has the order of a run without pacing."""
+            counter = [number] if number else []
+            return shuffled(bounds[-1], seed, "nli", epoch, *counter)
 
-        return [("nli", order[positions]) for positions in _passes(bounds, sizes, shuffle)]
+        if order_within == "sorted":
+            positions = _sorted_batches(bounds, sizes)
+        else:
+            positions = _shuffled_batches(bounds, sizes, shuffle)
+        return [("nli", order[batch]) for batch in positions]
 
-    return Plan(lengths, build)
+    return Plan(steps_per_epoch, build)
 
 
-def _passes(limits: Sequence[int], sizes: Sequence[int], shuffle: Callable[[int], np.ndarray]) -> list[np.ndarray]:
+def _shuffled_batches(
+    limits: Sequence[int], sizes: Sequence[int], shuffle: Callable[[int], np.ndarray]
+) -> list[np.ndarray]:
     """Batches of passes 0, 1, ..., each in the order that `shuffle(pass)` gives."""
-    steps, remaining, passes = [], np.empty(0, dtype=np.int64), 0  # `remaining` of this pass, not drawn yet
+    batches = []
+    passes = 0
+    undrawn = np.empty(0, dtype=np.int64)  # rows of the current pass that no batch has had
     for limit, size in zip(limits, sizes, strict=True):
-        batch, remaining = _next(remaining, limit, size)
+        batch, undrawn = _take_eligible(undrawn, limit, size)
         if len(batch) < size:
-            fresh, passes = shuffle(passes), passes + 1
-            held = np.isin(fresh, batch)
-            filling, after = _next(fresh[~held], limit, size - len(batch))
-            batch, remaining = np.concatenate([batch, filling]), np.concatenate([fresh[held], after])
-        steps.append(batch)
-    return steps
+            # the pass is used up: fill the batch from the next one, whose rows that are in the batch already come later
+            following = shuffle(passes)
+            passes += 1
+            repeated = np.isin(following, batch)
+            filling, undrawn = _take_eligible(following[~repeated], limit, size - len(batch))
+            batch = np.concatenate([batch, filling])
+            undrawn = np.concatenate([following[repeated], undrawn])
+        batches.append(batch)
+    return batches
 
 
-def _next(remaining: np.ndarray, limit: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first `size` entries of `remaining` below `limit` (fewer if there are fewer), and those after them."""
-    window, indices = size, np.flatnonzero(remaining[:size] < limit)
-    while len(indices) < size and window < len(remaining):  # doubled, so that a step need not look at every row
+def _take_eligible(undrawn: np.ndarray, limit: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """The first `size` entries of `undrawn` below `limit` (fewer if there are fewer), and those that come after them.
+
+    Entries that are passed over, not eligible yet, are not kept: a later pass has them.
+    """
+    # Eligible rows are mostly near the front: a window that doubles keeps a step from looking at every row.
+    window = size
+    indices = np.flatnonzero(undrawn[:window] < limit)
+    while len(indices) < size and window < len(undrawn):
         window *= 2
-        indices = np.flatnonzero(remaining[:window] < limit)
-    end = indices[size - 1] + 1 if len(indices) >= size else len(remaining)
-    return remaining[indices[:size]], remaining[end:]
+        indices = np.flatnonzero(undrawn[:window] < limit)
+    end = indices[size - 1] + 1 if len(indices) >= size else len(undrawn)
+    return undrawn[indices[:size]], undrawn[end:]
 
 
-def _sorted(limits: Sequence[int], sizes: Sequence[int]) -> list[np.ndarray]:
+def _sorted_batches(limits: Sequence[int], sizes: Sequence[int]) -> list[np.ndarray]:
     """Batches in order; where the current prefix ends they start again at the first row."""
-    steps, at = [], 0
+    batches = []
+    start = 0
     for limit, size in zip(limits, sizes, strict=True):
-        steps.append((at + np.arange(size)) % limit)
-        at = (at + size - 1) % limit + 1
-    return steps
-
-
-@dataclass(frozen=True)
-class ScoredTriplets:
-    """The training `rows`, int64 [n], and their cosines under the starting encoder where the order needs them: [n]."""
-
-    rows: np.ndarray
-    cosines: Similarities | None = None
+        batches.append((start + np.arange(size)) % limit)
+        # in 1..limit: a batch that ends exactly at the prefix's end goes on with the rows by which the prefix grows
+        start = (start + size - 1) % limit + 1
+    return batches
 
 
 @dataclass(frozen=True)
@@ -202,61 +228,71 @@ class Paced:
 
     def manifest_entry(self) -> dict[str, Any] | None:
         """For the manifest: how many triplets are in each group, and each epoch's mix of them; None without groups."""
-        return None if self.groups is None else self.group_sizes | {"mix_per_epoch": self.mix.round(4).tolist()}
+        if self.groups is None:
+            return None
+        return {**self.group_sizes, "mix_per_epoch": self.mix.round(4).tolist()}
 
     @property
     def group_sizes(self) -> dict[str, int]:
         """How many of the triplets that are trained on are easy, semi-hard and hard; empty without groups."""
-        groups = self.groups
-        return {} if groups is None else {name: int((groups == g).sum()) for g, name in enumerate(GROUPS)}
+        if self.groups is None:
+            return {}
+        return {name: int((self.groups == group).sum()) for group, name in enumerate(GROUPS)}
 
     @cached_property
     def mix(self) -> np.ndarray:
         """Share of each group among an epoch's rows: float64 [epochs, 3], each row's sum 1."""
         assert self.groups is not None
-        epochs = range(len(self.plan.lengths))
-        rows = [np.concatenate([rows for _, rows in self.plan.build(epoch)]) for epoch in epochs]
-        counts = np.array([np.bincount(self.groups[epoch_rows], minlength=len(GROUPS)) for epoch_rows in rows])
-        return counts / counts.sum(1, keepdims=True)
+        counts = []
+        for epoch in range(len(self.plan.lengths)):
+            rows = np.concatenate([batch for _, batch in self.plan.build(epoch)])
+            counts.append(np.bincount(self.groups[rows], minlength=len(GROUPS)))
+        return np.array(counts) / np.sum(counts, axis=1, keepdims=True)
 
 
 def sort(
-    settings: CurriculumSettings | None, scored: ScoredTriplets, seed: int
+    settings: CurriculumSettings, rows: np.ndarray, similarities: Similarities | None, seed: int
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """The rows in training order, int64 [n], and the group of each row of the file by the margin (CBCL, section 4.3).
+    """The rows, int64 [n], in training order, and the group of each row of the file by the margin (CBCL, section 4.3).
 
-    Groups are int64 [1 + last row trained on]: 0 easy, 1 semi-hard, 2 hard, -1 not trained on. They are None for rows
-    without cosines. Without a curriculum the order is that of the file. The easiest triplets are those of the easy
-    group, or of the largest cosine of the entailment, or of the smallest cosine of the contradiction.
+    `similarities` are those of `rows` where the order needs them. Groups are int64 [1 + last row trained on]: 0 easy,
+    1 semi-hard, 2 hard, -1 not trained on; None without similarities. Without a curriculum the order is that of the
+    file. The easiest triplets are those of the easy group, or of the largest cosine of the entailment, or of the
+    smallest cosine of the contradiction.
     """
-    rows, cosines = scored.rows, scored.cosines
-    if settings is None or settings.order == "none":
+    if settings.order == "none":
         return rows, None
-    if cosines is None:
-        return rows[arrange(np.zeros(len(rows)), seed, "random")], None
-    of_rows = difficulty(cosines.positive, cosines.negative, settings.margin)
+    if similarities is None:
+        return rows[arrange(rows, seed, "random")], None
+    groups_of_rows = difficulty(similarities.positive, similarities.negative, settings.margin)
     groups = np.full(rows.max() + 1, -1)
-    groups[rows] = of_rows
-    hardness = {"groups": of_rows, "entailment": -cosines.positive, "contradiction": cosines.negative}
-    values = hardness[settings.technique].astype(np.float64)
+    groups[rows] = groups_of_rows
+    hardness = {
+        "groups": groups_of_rows,
+        "entailment": -similarities.positive,
+        "contradiction": similarities.negative,
+    }
+    values = hardness[settings.difficulty].astype(np.float64)
     return rows[arrange(values, seed, settings.order)], groups
 
 
 def pace(
-    settings: CurriculumSettings | None, training: TrainingSettings, order: np.ndarray, groups: np.ndarray | None
+    settings: CurriculumSettings, training: TrainingSettings, order: np.ndarray, groups: np.ndarray | None
 ) -> Paced:
     """The steps: more of the order is eligible in each epoch (CBCL, equation 2); without a curriculum all of it is."""
-    from minbert.train import start  # late: it imports torch
-
-    curriculum = settings or CurriculumSettings(order="none")
     steps = plan(
         order,
         epochs=training.epochs,
         batch_size=training.batch_size,
         seed=training.seed,
-        power=0.0 if curriculum.order == "none" else curriculum.power,
-        pacing=curriculum.pacing,
-        within=curriculum.within,
-        equal_steps=curriculum.equal_steps,
+        pacing_exponent=0.0 if settings.order == "none" else settings.pacing_exponent,
+        pace_by=settings.pace_by,
+        order_within=settings.order_within,
+        equal_steps=settings.equal_steps,
     )
     return Paced(start.shortened(steps, training), len(order), groups)
+
+
+def shuffled_plan(rows: np.ndarray, training: TrainingSettings) -> Plan:
+    """The steps over all rows, shuffled in each epoch: the plan of commands without a curriculum."""
+    return pace(CurriculumSettings(order="none"), training, rows, None).plan

@@ -34,6 +34,12 @@ def nt_xent(anchor: Tensor, positive: Tensor, hard_negative: Tensor | None, temp
     return nt_xent_from_logits(candidate_logits(anchor, positive, hard_negative, temperature))
 
 
+@torch.no_grad()
+def nearest_positive(anchor: Tensor, positive: Tensor, hard_negative: Tensor | None) -> Tensor:
+    """The share of rows whose positive is nearer, by cosine, than every other candidate; a tie is a miss."""
+    return _nearest_share(candidate_logits(anchor, positive, hard_negative, 1.0))
+
+
 def nt_xent_from_logits(logits: Tensor) -> Tensor:
     """`nt_xent` from its logits [B, C], as `candidate_logits` gives them."""
     return F.cross_entropy(logits, torch.arange(len(logits), device=logits.device))
@@ -41,10 +47,13 @@ def nt_xent_from_logits(logits: Tensor) -> Tensor:
 
 def loss_and_accuracy(logits: Tensor) -> dict[str, Tensor]:
     """`nt_xent_from_logits`, and the share of rows whose own candidate is above every other; a tie is a miss."""
+    return {"loss": nt_xent_from_logits(logits), "accuracy": _nearest_share(logits.detach())}
+
+
+def _nearest_share(logits: Tensor) -> Tensor:
     own = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
-    others = F.pad(logits.detach().masked_fill(own, -torch.inf), (0, 1), value=-torch.inf)  # one candidate has no other
-    accuracy = (logits.detach().diagonal() > others.amax(1)).float().mean()
-    return {"loss": nt_xent_from_logits(logits), "accuracy": accuracy}
+    others = F.pad(logits.masked_fill(own, -torch.inf), (0, 1), value=-torch.inf)  # one candidate has no other
+    return (logits.diagonal() > others.amax(1)).float().mean()
 
 
 def view_logits(first: Tensor, second: Tensor, temperature: float) -> Tensor:

@@ -1,85 +1,165 @@
-"""The objective of unsupervised SimCSE and of EdaCSE: texts under dropout, and with punctuation inserted."""
+"""Unsupervised SimCSE and EdaCSE: texts under dropout, and with punctuation inserted.
 
-from __future__ import annotations
+python -m tasks.contrastive.simcse --preset simcse --texts FILE --weights minilm
+python -m tasks.contrastive.simcse --preset edacse-bert
+"""
 
 import math
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+import sys
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import Tensor
 
 from minbert.errors import UserError
-from minbert.train.settings import flag
-from tasks.contrastive.objective import Numbers, TextKeys, objective_flag
-from tasks.contrastive.texts import TextObjective
+from minbert.train import cli, distributed, plan, start
+from minbert.train.plan import PlannedBatch
+from minbert.train.settings import Settings, flag, names_in, parse, require_range
+from minbert.train.start import OpenRun
+from tasks.augment.punctuation import Punctuation
+from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files
+from tasks.contrastive import corpora, dev, losses, settings
+from tasks.contrastive.curriculum import shuffled_plan
+from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep, Metrics
+from tasks.contrastive.training import fit_and_save
+from tasks.examples import Augmentation
+from tasks.presets import PRESETS
 
-if TYPE_CHECKING:
-    from torch import Tensor
 
-    from minbert.bert import BertModel
-    from minbert.tokenizer import Tokenizer
-    from minbert.train.plan import PlannedBatch
-    from tasks.contrastive.model import ContrastiveModel
-    from tasks.contrastive.settings import ContrastiveSettings
-    from tasks.examples import Augmentation, Examples
+@dataclass(frozen=True)
+class LossSettings:
+    """NT-Xent between two passes of a text, and between a text and itself with punctuation."""
+
+    temperature: float = flag(0.05, "temperature of NT-Xent")
+    eda_weight: float = flag(
+        0.0, "weight of NT-Xent between a text and itself with punctuation inserted (EdaCSE's lambda)"
+    )
+    marks_most: int = flag(0, "insert 1 to N punctuation marks into the text (EdaCSE); 0 inserts none")
+    marks: Literal["english", "chinese", "without-exclamation", "chinese-without-exclamation", "extra"] = flag(
+        "english", "the punctuation that is inserted"
+    )
+
+    def __post_init__(self) -> None:
+        require_range(self, "temperature", 1e-4)
+        require_range(self, "eda_weight", 0)
+        require_range(self, "marks_most", 0)
+        if bool(self.eda_weight) != bool(self.marks_most):
+            raise UserError(
+                "--eda-weight and --marks-most require each other: a weight, and the punctuation that it weighs"
+            )
 
 
-class SimCSE(TextObjective):
+@dataclass(frozen=True)
+class DataSettings(corpora.TextSettings, settings.DataSettings):
+    """The texts to train on."""
+
+
+@dataclass(frozen=True)
+class SimcseSettings(Settings):
+    """All settings of this command."""
+
+    encoder: settings.EncoderSettings
+    data: DataSettings
+    loss: LossSettings
+    synonyms: SynonymSettings
+    training: settings.TrainingSettings
+    files: settings.FileSettings
+    run: settings.RunSettings
+
+    def __post_init__(self) -> None:
+        settings.require_negatives(self.training)
+        if self.loss.marks_most and self.synonyms.used:
+            raise UserError("--synonyms and --marks-most exclude each other: both rewrite a text")
+
+
+@dataclass(frozen=True)
+class SimcseTrainStep(ContrastiveTrainStep):
     """Two passes of a text under dropout (SimCSE, section 3), and of a text and itself with punctuation (EdaCSE).
 
     L_SimCSE + lambda * L_EdaCSE (EdaCSE, equation 2), each NT-Xent with in-batch negatives.
     """
 
-    in_batch: ClassVar[bool] = True
-    objective: Literal["simcse"] = objective_flag("simcse")
-    temperature: float = flag(0.05, "temperature of NT-Xent", ge=1e-4, common=True)
-    eda_weight: float = flag(
-        0.0, "weight of NT-Xent between a text and itself with punctuation inserted (EdaCSE's lambda)", ge=0
-    )
-    marks_most: int = flag(0, "insert 1 to N punctuation marks into the text (EdaCSE); 0 inserts none", ge=0)
-    marks: Literal["english", "chinese", "without-exclamation", "chinese-without-exclamation", "extra"] = flag(
-        "english", "the punctuation that is inserted"
-    )
+    options: LossSettings = LossSettings()
 
-    def check(self, settings: ContrastiveSettings) -> None:
-        """See `Objective.check`."""
-        super().check(settings)
-        if bool(self.eda_weight) != bool(self.marks_most):
-            raise UserError(
-                "--eda-weight and --marks-most require each other: a weight, and the punctuation that it weighs"
-            )
-        if self.marks_most and settings.synonyms.used:
-            raise UserError("--synonyms and --marks-most exclude each other: both rewrite a text")
-
-    def augmentation(
-        self, settings: ContrastiveSettings, examples: Examples, tokenizer: Tokenizer, run: Path
-    ) -> Augmentation[Any]:
-        """Punctuation if it is requested, else as `Objective.augmentation`."""
-        if not self.marks_most:
-            return super().augmentation(settings, examples, tokenizer, run)
-        from tasks.augment.punctuation import Punctuation
-
-        return Punctuation(tokenizer, settings.training.seed, self.marks_most, self.marks)
-
-    def encoded(self, examples: Examples) -> TextKeys:
+    @property
+    def columns(self) -> list[int]:
         """The text twice, and its punctuated form, column 1, where that has a weight."""
-        return ((0, 0), (0, 0), (1, 0)) if self.eda_weight else ((0, 0), (0, 0))
+        return [0, 0, 1] if self.options.eda_weight else [0, 0]
 
-    def loss(self, model: ContrastiveModel, vectors: Tensor, examples: Examples, batch: PlannedBatch) -> Numbers:
+    def loss(self, model: ContrastiveModel, vectors: Tensor, batch: PlannedBatch) -> Metrics:
         """The weighted sum; with punctuation, both terms are logged."""
-        from tasks.contrastive import losses
-
-        first, second, *punctuated = vectors.chunk(len(self.encoded(examples)))
-        numbers = losses.loss_and_accuracy(losses.candidate_logits(first, second, None, self.temperature))
+        temperature = self.options.temperature
+        first, second, *punctuated = vectors.chunk(len(self.columns))
+        loss = losses.nt_xent(first, second, None, temperature)
+        metrics = {"loss": loss, "accuracy": losses.nearest_positive(first, second, None)}
         if punctuated:
-            marked = losses.nt_xent(first, punctuated[0], None, self.temperature)
-            numbers |= {"punctuation_loss": marked, "loss": numbers["loss"] + self.eda_weight * marked}
-        return numbers
+            marked = losses.nt_xent(first, punctuated[0], None, temperature)
+            metrics["punctuation_loss"] = marked
+            metrics["loss"] = loss + self.options.eda_weight * marked
+        return metrics
 
-    def chance(self, batch_size: int, columns: int) -> float:
-        """See `Objective.chance`."""
-        return math.log(batch_size) * (1 + self.eda_weight)
 
-    def notes(self, encoder: BertModel) -> list[str]:
-        """A warning if the encoder has no dropout."""
-        rates = encoder.config.hidden_dropout_prob, encoder.config.attention_probs_dropout_prob
-        note = f"--objective {self.objective}: the encoder has no dropout, so both passes of a text are the same"
-        return [] if any(rates) else [note]
+def main() -> None:
+    """Read the settings, open the run, then train."""
+    about = (__doc__ or "").splitlines()[0]
+    program = "-m tasks.contrastive.simcse"
+    parsed = parse(SimcseSettings, PRESETS, sys.argv[1:], program=program, description=about, default="simcse")
+    with start.open_run(parsed) as run:
+        train(run)
+
+
+def train(run: OpenRun[SimcseSettings]) -> None:
+    """Read the texts, train on them and save the encoder."""
+    options = run.settings
+    training = options.training
+
+    # read the texts
+    corpora.find_texts(names_in(options.data.texts), options.files.data)
+    dev.find_dev_pairs(options.files)
+    resources = synonym_files(options.synonyms, options.files.data)
+    initial = start.load_initial_encoder(options.encoder, run.device)
+    rows_read = corpora.read_texts(options.data, options, initial)
+    data = corpora.with_dev_pairs(rows_read, options, initial, noun="texts", unlabelled=True)
+    rows = plan.random_subset(len(data.train), 0, training.seed)  # --limit has been applied to the texts
+    steps = shuffled_plan(rows, training)
+
+    # train on them
+    pooler = "pooler" if options.encoder.projection == "kept" else initial.pooler
+    model = ContrastiveModel(initial.model, pooler, seed=training.seed, projection=options.encoder.projection)
+    augment: Augmentation[Any]
+    if options.loss.marks_most:
+        augment = Punctuation(initial.tokenizer, training.seed, options.loss.marks_most, options.loss.marks)
+    else:
+        sets = {"nli": data.train}
+        folder = run.folder.path
+        augment = synonym_augmentation(
+            options.synonyms, training, sets, initial.tokenizer, data=options.files.data, run=folder
+        )
+    start.write_manifest(
+        run,
+        initial,
+        {**data.inputs, **resources},
+        data=data.entry,
+        plan=plan.describe(steps),
+        training_rows={"nli": len(rows)},
+    )
+    config = initial.model.config
+    if not (config.hidden_dropout_prob or config.attention_probs_dropout_prob):
+        distributed.note("the encoder has no dropout, so both passes of a text are the same (--encoder-dropout)")
+    batch_size = min(training.batch_size, len(rows))
+    fit_and_save(
+        run,
+        initial,
+        model.to(run.device),
+        SimcseTrainStep(data.train, augment, training.chunk, options.loss),
+        steps,
+        data,
+        rows=rows,
+        noun="texts",
+        loss="simcse",
+        chance=math.log(batch_size) * (1 + options.loss.eda_weight),
+    )
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -11,16 +11,13 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from minbert.files import distinct_names, expand_user, write_atomic
-from minbert.train.settings import Settings, flags_of, flags_without_effect
 from tasks import compare
-from tasks.contrastive.settings import ContrastiveSettings
 from tasks.intervals import RESAMPLES
 from tasks.metrics import DEV_NORM
 from tasks.report import facts, overview, training
 from tasks.report.details import details
 from tasks.report.figures import Figure
 from tasks.runs import Run, read_run
-from tasks.settings import MultitaskSettings
 from tasks.tables import MISSING, Table, number
 
 _TEMPLATES = Environment(
@@ -31,16 +28,9 @@ _TEMPLATES = Environment(
     lstrip_blocks=True,
 )
 _SEED = re.compile(r"[-_/. ]*seed[-_ ]?\d*")
-_KINDS: list[type[Settings]] = [MultitaskSettings, *(kind() for kind in ContrastiveSettings.kinds().values())]
-_MAY_DIFFER = {"seed"}.union(*map(flags_without_effect, _KINDS))
+_MAY_DIFFER = {"seed", "data", "run_dir", "resume", "save_every", "log_every", "track", "use_gpu"}
 """Settings that may differ between the runs of a group, which read the same data."""
-_NOT_SHOWN = {
-    name
-    for kind in _KINDS
-    for name, (record, _) in flags_of(kind).items()
-    if record == "run" or name in ("seed", "data") or name.endswith("_out")
-}
-"""Settings that are not in the table of groups."""
+_NOT_SHOWN = _MAY_DIFFER
 
 
 def write_report(folders: Sequence[Path], out: Path | None = None, *, texts: bool = True) -> Path:

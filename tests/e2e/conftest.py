@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tasks.contrastive.settings import PRESETS
+from tasks.presets import PRESETS
 
 ROOT = Path(__file__).parent.parent.parent
 TIMED = ("metrics.jsonl", "manifest.json")  # they hold times, speeds and commands
@@ -172,16 +172,27 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def small_data(preset: str, corpora: Path) -> list[Any]:
-    """Flags that give a preset of stage one small data in place of those that it names."""
-    settings = {"objective": "nt-xent", **PRESETS[preset][1]}
-    flags: list[Any] = ["--preset", preset, "--sts-dev", SAMPLE / "course" / "sts-dev.csv"]
-    if settings["objective"] in ("views", "simcse"):
+def script_of(command: str) -> str:
+    """The file of a command, such as `tasks/contrastive/nli.py` of `-m tasks.contrastive.nli`."""
+    module = command.removeprefix("-m ")
+    return command if module == command else f"{module.replace('.', '/')}.py"
+
+
+def small_data(command: str, preset: str, corpora: Path) -> list[Any]:
+    """Flags for a preset: small data in place of those that it names, and MiniLM's vector, which its folder names."""
+    values = PRESETS[command][preset].values
+    flags: list[Any] = ["--preset", preset]
+    if command == "multitask_train.py":
+        return flags + (["--pooler", "mean"] if preset == "best" else [])
+    if values.get("weights") == "minilm":
+        flags += ["--pooler", "mean"]
+    flags += ["--sts-dev", SAMPLE / "course" / "sts-dev.csv"]
+    if "texts" in values:
         flags += ["--texts", corpora / "texts.txt"]
-    if settings["objective"] in ("softmax", "cross", "joint"):
+    if values.get("objective") in ("softmax", "cross", "joint"):
         flags += ["--nli-pairs", corpora / "pairs.tsv"]
-    if "phrases" in settings:
+    if "phrases" in values:
         flags += ["--phrases", corpora / "phrases.tsv"]
-    if "synonyms" in settings:
+    if "synonyms" in values:
         flags += ["--synonyms", "none"]  # WordNet is not on every machine
     return flags

@@ -20,8 +20,8 @@ import sklearn.metrics  # noqa: F401
 import tokenizers  # noqa: F401
 
 import minbert.train.start  # noqa: F401
-import tasks.contrastive.evaluation
-import tasks.contrastive.model
+import tasks.contrastive.step
+import tasks.contrastive.training
 import tasks.registry  # noqa: F401
 from minbert.optimizer import AdamW
 from minbert.train import checkpoint, cli, plan, run

@@ -15,16 +15,17 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from tasks.contrastive.model import ContrastiveModel, ContrastiveTrainStep
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from minbert import AdamW, BertConfig, BertModel, Ragged
 from minbert.encoder import vectors
+from minbert.fast import accelerate
 from minbert.tokenizer import Tokenizer
 from minbert.train.loop import StepContext, _clip
 from minbert.train.plan import PlannedBatch
 from tasks import TASKS
-from tasks.contrastive.model import ContrastiveModel, ContrastiveTrainStep
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Examples, Pair
 from tasks.model import MultitaskModel, MultitaskTrainStep
@@ -69,7 +70,7 @@ def encoder() -> Callable[..., BertModel]:
     def make(layers: int = 2) -> BertModel:
         shape = {"hidden_size": 384, "num_attention_heads": 12, "intermediate_size": 1536}
         with META:
-            return BertModel(BertConfig(vocab_size=200, num_hidden_layers=layers, **shape)).train()
+            return accelerate(BertModel(BertConfig(vocab_size=200, num_hidden_layers=layers, **shape))).train()
 
     return make
 

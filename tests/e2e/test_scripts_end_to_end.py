@@ -168,7 +168,7 @@ def test_a_cross_encoder_of_stage_one_is_trained_on_beside_another_sentence_enco
     assert second.manifest()["settings"]["pooler"] == minbert.Encoder.load(second.folder / "encoder").pooler == "mean"
     assert f"pooling: mean, as {first.folder / 'encoder'} says (--pooler)" in second.out
     predictor = predict.load(second.folder)
-    kept, given = predictor.model.starting.state_dict(), minbert.BertModel.from_pretrained(tiny).state_dict()
+    kept, given = predictor.model.sentence_encoder.state_dict(), minbert.BertModel.from_pretrained(tiny).state_dict()
     assert all(torch.equal(kept[name], value) for name, value in given.items())
     task, (dev, *_) = predictor.model.tasks["sts"], SOURCES["sts"]
     examples = predictor.examples(task, [(row["sentence1"], row["sentence2"]) for row in records(dev)])

@@ -91,8 +91,8 @@ def test_predictions_are_those_of_the_runs_own_evaluation(
         rows = course_file(tmp_path / f"{name}.csv", name)
         examples = task.open(tmp_path / f"{name}.csv", "dev", Tokenizer.load(run / "encoder"), 24)
         outputs = evaluate.outputs(best, task, examples, "fp32")
-        inputs = [row[0] for row in rows] if task.columns == 1 else rows
-        np.testing.assert_array_equal(predictor.predict(task.files.short, inputs), task.predict(outputs))
+        inputs = [row[0] for row in rows] if task.num_texts == 1 else rows
+        np.testing.assert_array_equal(predictor.predict(task.files.flag_prefix, inputs), task.predict(outputs))
         if task.classes:
             np.testing.assert_array_equal(predictor.predict_proba(name, inputs), task.probabilities(outputs))
 

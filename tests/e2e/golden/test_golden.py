@@ -17,15 +17,14 @@ from typing import Any
 
 import pytest
 
-from tasks import settings as multitask
-from tasks.contrastive.settings import PRESETS
-from tests.e2e.conftest import small_data
+from tasks.presets import PRESETS
+from tests.e2e.conftest import script_of, small_data
 
 GOLDEN = Path(__file__).parent / "golden.json"
 STEPS = ("--max-steps", 6, "--batch-size", 4, "--limit", 24, "--log-every", 1, "--lr", 1e-3)
 TOLERANCE = 1e-4  # relative
 
-RUNS = [("pretrain_cbcl.py", name) for name in PRESETS] + [("multitask_train.py", name) for name in multitask.PRESETS]
+RUNS = [(command, preset) for command, presets in PRESETS.items() for preset in presets]
 
 
 def outcome(run: Any) -> dict[str, Any]:
@@ -38,12 +37,14 @@ def outcome(run: Any) -> dict[str, Any]:
     return {"losses": losses, "scores": scores}
 
 
-@pytest.mark.parametrize(("script", "preset"), RUNS, ids=[f"{script.split('_')[0]}-{name}" for script, name in RUNS])
-def test_six_steps_of_a_preset(script: str, preset: str, runner: Callable[..., Any], corpora: Path) -> None:
-    words = small_data(preset, corpora) if script == "pretrain_cbcl.py" else ["--preset", preset]
-    run = runner(corpora, script, *words, *STEPS, run_dir=f"{script}-{preset}")
+@pytest.mark.parametrize(("command", "preset"), RUNS)
+def test_six_steps_of_a_preset(command: str, preset: str, runner: Callable[..., Any], corpora: Path) -> None:
+    script = script_of(command)
+    run = runner(
+        corpora, script, *small_data(command, preset, corpora), *STEPS, run_dir=f"{Path(script).stem}-{preset}"
+    )
     assert run.code == 0, run.err
-    key = f"{script} --preset {preset}"
+    key = f"{command} --preset {preset}"
     now = outcome(run)
     golden = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {}
     if os.environ.get("WRITE_GOLDEN"):

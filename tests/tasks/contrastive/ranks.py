@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors.torch import save_file
+from tasks.contrastive.model import ContrastiveModel, ContrastiveTrainStep
 
 from minbert import token_cache
 from minbert.bert import BertModel
@@ -22,7 +23,6 @@ from minbert.train import distributed
 from minbert.train.loop import StepContext
 from minbert.train.plan import PlannedBatch
 from tasks.augment.punctuation import Punctuation
-from tasks.contrastive.model import ContrastiveModel, ContrastiveTrainStep
 from tasks.contrastive.settings import ContrastiveSettings
 from tasks.examples import Examples, Pair, unchanged
 from tests.tasks.contrastive.conftest import ANCHORS, NEGATIVES, POSITIVES
@@ -62,7 +62,7 @@ def write(folder: str, rows: int, out: Path) -> None:
         lines = [Row(str(i), texts, float(i % 3)) for i, texts in enumerate(zip(*sides[:columns], strict=True))]
         source = out.with_name(f"{out.name}-{columns}-{distributed.rank()}")
         source.write_text(str(columns))
-        cache = token_cache.load(source, lines, "rows", columns, tokenizer)
+        cache = token_cache.load(source, lines, "rows", tokenizer)
         examples = (Pair if columns == 2 else Examples)(cache, tokenizer.cls, tokenizer.sep, 32)
         model = ContrastiveModel(settings, BertModel.from_pretrained(folder)).eval()
         augment = [Punctuation(tokenizer, seed=5, most=2)] if given.get("marks_most") else [unchanged]

@@ -1,0 +1,176 @@
+"""Guards: data/sample has what every preset, both suites and the synonyms read; its WordNet equals the whole one.
+
+python -m pytest --import-mode=importlib tests/data/test_sample.py
+DATA_DIR=... python -m pytest --import-mode=importlib tests/data/test_sample.py -m realdata
+"""
+
+import importlib.util
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from data.check import read_files
+from tasks.augment import wordnet
+from tasks.augment.wordnet import TAGGER, WORDNET, WordNet
+from tasks.benchmarks import sets, transfer
+from tasks.contrastive import data
+from tasks.contrastive.settings import PRESETS, ContrastiveSettings
+from tasks.readers import senteval
+
+SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
+NLTK_DATA = SAMPLE / "nltk_data"
+SUFFIXES = {"n": "noun", "v": "verb", "a": "adj", "r": "adv"}
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    """data/sample/make_nltk_data.py as a module."""
+    spec = importlib.util.spec_from_file_location("make_nltk_data", SAMPLE / "make_nltk_data.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def whole(real_data: Path) -> Path:
+    """The NLTK data folder with the whole WordNet."""
+    return wordnet.find_nltk_data(str(real_data))
+
+
+def test_only_pairs_without_score_are_skipped() -> None:
+    files = list(read_files(SAMPLE))
+    reasons = {reason for file in files for _, reason in file.skipped}
+    assert reasons == {"no gold score"}
+    assert not [file.name for file in files if file.warnings]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_find_their_files(preset: str) -> None:
+    settings = ContrastiveSettings.of(**PRESETS[preset][1] | {"data": str(SAMPLE), "weights": "minilm"})
+    data.check_files(settings)
+
+
+@pytest.mark.parametrize("name", [*sets.ENGLISH, *sets.CHINESE])
+def test_scored_sets_have_eight_pairs(name: str) -> None:
+    (scored,) = sets.read(SAMPLE, [name])
+    assert len(scored.pairs) >= 8
+    assert len(set(scored.gold)) >= 2
+
+
+@pytest.mark.parametrize("name", transfer.SETS)
+def test_classes_fill_the_folds(name: str) -> None:
+    """Twelve rows of a class leave ten in the training part of one of ten folds, which is divided into ten again."""
+    for split, file in senteval.classification(SAMPLE, name).items():
+        labels = [row.label for row in file.rows]
+        counts = [labels.count(label) for label in set(labels)]
+        assert min(counts) >= {"all": 12, "train": 10}.get(split, 1)
+
+
+def test_blank_gold_lines_are_kept_apart() -> None:
+    assert sum(len(subset.skipped) for subset in senteval.scored(SAMPLE, "STS15").values()) == 4
+
+
+# WordNet
+
+
+def test_wordnet_is_found_in_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NLTK_DATA", raising=False)
+    monkeypatch.delenv("DATA_DIR", raising=False)
+    assert wordnet.find_nltk_data(str(SAMPLE)) == NLTK_DATA.resolve()
+
+
+def test_wordnet_has_expected_synonyms() -> None:
+    words = WordNet(NLTK_DATA)
+    assert words.candidates("large", "JJ") == ("big",)
+    assert "kids" in words.candidates("children", "NNS")
+    assert "bicycle" in words.candidates("bike", "NN")
+    assert words.candidates("elderly", "JJ") == ("aged", "older", "senior")
+    assert words.candidates("repairing", "VBG") == ("mending", "fixing", "doctoring", "restoring")
+    assert words.candidates("profits", "NNS") == ()  # WordNet's "profits" has no plural synonym
+    assert "enceinte" in WordNet(NLTK_DATA, "all").candidates("large", "JJ")
+    assert words.candidates("colossal", "JJ") == ()  # no word of the sample
+
+
+def test_tagger_finds_replaceable_words() -> None:
+    text = "A brown dog leaps over a fallen log in the forest."
+    tagged = wordnet.tag([text], WordNet(NLTK_DATA, "all"))
+    words = [text[start:end] for start, end, _ in tagged.of(0)]
+    assert {"brown", "dog", "leaps", "log", "forest"} <= set(words)
+
+
+def test_offsets_are_those_of_lines() -> None:
+    for part in SUFFIXES:
+        synsets = dict(synsets_of(part))
+        for line in read_member(f"index.{SUFFIXES[part]}").splitlines():
+            name, _, count, *_ = line.split()
+            offsets = line.split()[-int(count) :]
+            assert all(name in synsets[int(offset)] for offset in offsets), line
+
+
+def test_no_gloss_is_copied() -> None:
+    for suffix in SUFFIXES.values():
+        lines = read_member(f"data.{suffix}").splitlines()
+        assert all(line.endswith("|") for line in lines if not line.startswith("  "))
+    assert "WordNet 3.0 Copyright 2006 by Princeton University" in read_member("LICENSE")
+
+
+def test_nltk_data_is_small() -> None:
+    sizes = [path.stat().st_size for path in NLTK_DATA.rglob("*") if path.is_file()]
+    assert sum(sizes) < 400_000
+
+
+def read_member(name: str) -> str:
+    with zipfile.ZipFile(NLTK_DATA / f"{WORDNET}.zip") as archive:
+        return archive.read(f"wordnet/{name}").decode()
+
+
+def synsets_of(part: str) -> Iterator[tuple[int, set[str]]]:
+    """The position of each line of a data file in bytes, and its words; the line must begin with its position."""
+    position = 0
+    for line in read_member(f"data.{SUFFIXES[part]}").splitlines(keepends=True):
+        if not line.startswith("  "):
+            fields = line.split()
+            assert int(fields[0]) == position
+            words = fields[4 : 4 + 2 * int(fields[3], 16) : 2]
+            yield position, {word.split("(")[0].lower() for word in words}
+        position += len(line.encode())
+
+
+@pytest.mark.realdata
+@pytest.mark.parametrize("senses", ["first", "all"])
+def test_candidates_equal_the_whole_wordnets(script: ModuleType, whole: Path, senses: str) -> None:
+    sentences = script.tagged_sentences(whole)
+    expected = WordNet(whole, senses)
+    actual = WordNet(NLTK_DATA, senses)
+    pairs = {pair for sentence in sentences for pair in sentence}
+    assert len(pairs) > 4000
+    for word, tag in pairs:
+        assert actual.candidates(word, tag) == expected.candidates(word, tag), (word, tag)
+
+
+@pytest.mark.realdata
+def test_tagger_agrees_with_nltks_own(script: ModuleType, whole: Path) -> None:
+    tags_of = wordnet.tagger(NLTK_DATA)
+    tokens = same = 0
+    for sentence in script.tagged_sentences(whole):
+        tags = tags_of([word for word, _ in sentence])
+        same += sum(ours == theirs for ours, theirs in zip(tags, sentence, strict=True))
+        tokens += len(sentence)
+    assert same / tokens > 0.97
+
+
+@pytest.mark.realdata
+def test_script_writes_the_same_files(script: ModuleType, whole: Path, tmp_path: Path) -> None:
+    script.make(whole, tmp_path)
+    for resource in (WORDNET, TAGGER):
+        with (
+            zipfile.ZipFile(tmp_path / f"{resource}.zip") as new,
+            zipfile.ZipFile(NLTK_DATA / f"{resource}.zip") as old,
+        ):
+            # the contents: other versions of zlib compress to other bytes
+            assert new.namelist() == old.namelist()
+            assert [new.read(name) for name in new.namelist()] == [old.read(name) for name in old.namelist()]

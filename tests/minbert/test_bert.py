@@ -1,0 +1,160 @@
+"""Guards: our encoder equals transformers' BertModel, in values, gradients and bf16; ragged equals padded.
+
+python -m pytest --import-mode=importlib tests/minbert/test_bert.py
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from minbert import BertModel, Ragged, UserError
+from minbert.weights import their_name
+
+SENTENCES = [
+    "What is the best way to learn a language, and how long does it take?",
+    "How do I learn?",
+    "It was, by turns, funny and unbearably sad; I'd see it again tomorrow.",
+    "Two dogs run across a field of snow.",
+    "no",
+]
+
+
+def transformers_model(folder: Path) -> Any:
+    from transformers import BertModel as Theirs
+
+    return Theirs.from_pretrained(folder, attn_implementation="eager").eval()
+
+
+@pytest.fixture(scope="module")
+def ours(minilm: Path) -> BertModel:
+    return BertModel.from_pretrained(minilm)
+
+
+@pytest.fixture(scope="module")
+def theirs(minilm: Path) -> Any:
+    return transformers_model(minilm)
+
+
+@pytest.fixture(scope="module")
+def rows(minilm: Path) -> list[list[int]]:
+    from transformers import BertTokenizer
+
+    tokenizer = BertTokenizer.from_pretrained(minilm)
+    return [tokenizer(text)["input_ids"] for text in SENTENCES]
+
+
+def padded(rows: list[list[int]]) -> tuple[Tensor, Tensor]:
+    width = max(map(len, rows))
+    ids = torch.tensor([row + [0] * (width - len(row)) for row in rows])
+    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
+    return ids, mask
+
+
+def worst(a: Tensor, b: Tensor) -> float:
+    return (a.detach().double() - b.detach().double()).abs().max().item()
+
+
+def assert_same_gradients(ours: BertModel, theirs: Any, bound: float) -> None:
+    reference = {name: p.grad for name, p in theirs.named_parameters()}
+    for name, parameter in ours.named_parameters():
+        wanted = reference[their_name(name)]
+        assert parameter.grad is not None and wanted is not None, name
+        assert worst(parameter.grad, wanted) <= bound, name
+
+
+def test_forward_equals_transformers_on_minilm(ours: BertModel, theirs: Any, rows: list[list[int]]) -> None:
+    ids, mask = padded(rows)
+    with torch.no_grad():
+        mine = ours(ids, mask)
+        reference = theirs(ids, attention_mask=mask, output_hidden_states=True)
+        ragged = Ragged.from_lists(rows)
+        states = ours.encode(ours.embed(ragged), ragged)
+    real = mask.bool()
+    for state, wanted in zip(states, reference.hidden_states, strict=True):
+        assert worst(state, wanted[real]) <= 1e-5
+    assert worst(mine["last_hidden_state"][real], reference.last_hidden_state[real]) <= 1e-5
+    assert worst(mine["pooler_output"], reference.pooler_output) <= 1e-5
+    with torch.no_grad():
+        assert worst(ours.pooled(Ragged.from_lists(rows)), reference.pooler_output) <= 1e-5
+    assert mine["last_hidden_state"].shape == reference.last_hidden_state.shape
+    assert mine.last_hidden_state is mine["last_hidden_state"] and mine.pooler_output is mine["pooler_output"]
+    assert not mine["last_hidden_state"][~real].any(), "padding is zero"
+
+
+@pytest.mark.parametrize("which", ["forward", "pooled"])
+def test_gradients_equal_transformers_on_minilm(
+    ours: BertModel, theirs: Any, rows: list[list[int]], which: str
+) -> None:
+    ids, mask = padded(rows)
+    direction = torch.randn(len(rows), 384) / 20
+    ours.zero_grad()
+    theirs.zero_grad()
+    reference = theirs(ids, attention_mask=mask)
+    if which == "pooled":
+        pooled = ours.pooled(Ragged.from_lists(rows))
+        assert worst(pooled, reference.pooler_output) <= 1e-5
+        (pooled * direction).sum().backward()
+        (reference.pooler_output * direction).sum().backward()
+    else:
+        mine = ours(ids, mask)
+        tokens = torch.randn(*ids.shape, 384) / 20 * mask[..., None]
+        ((mine["pooler_output"] * direction).sum() + (mine["last_hidden_state"] * tokens).sum()).backward()
+        ((reference.pooler_output * direction).sum() + (reference.last_hidden_state * tokens).sum()).backward()
+    assert max(p.grad.abs().max().item() for p in theirs.parameters()) > 0.1, "the gradients are not negligible"
+    assert_same_gradients(ours, theirs, 1e-4)
+
+
+def test_token_types_equal_transformers(tiny: Path) -> None:
+    mine = BertModel.from_pretrained(tiny)
+    reference = transformers_model(tiny)
+    rows = [[2, 9, 8, 3, 7, 7, 3], [2, 5, 3, 6, 3], [2, 11, 12, 13, 3, 14, 15, 16, 3]]
+    types = [[0, 0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1], [0] * 5 + [1] * 4]
+    (ids, mask), (padded_types, _) = padded(rows), padded(types)
+    wanted = reference(ids, attention_mask=mask, token_type_ids=padded_types)
+    ragged = Ragged.from_lists(rows, types)
+    tokens = mine.encode(mine.embed(ragged), ragged)[-1]
+    assert worst(tokens, wanted.last_hidden_state[mask.bool()]) <= 1e-5
+    assert worst(mine.pooled(ragged), wanted.pooler_output) <= 1e-5
+    (mine.pooled(ragged).square().sum() + tokens.pow(3).mean()).backward()
+    (wanted.pooler_output.square().sum() + wanted.last_hidden_state[mask.bool()].pow(3).mean()).backward()
+    assert_same_gradients(mine, reference, 1e-4)
+    without_types = Ragged.from_lists(rows)
+    other = mine.encode(mine.embed(without_types), without_types)[-1]
+    assert worst(tokens, other) > 1e-2, "types matter"
+
+
+def test_left_padding_equals_transformers(tiny: Path) -> None:
+    backwards = [[3, 7, 8, 9, 2], [3, 5, 2], [3, 17, 16, 15, 14, 13, 12, 11, 2]]
+    ids, mask = (x.flip(1) for x in padded(backwards))
+    mine = BertModel.from_pretrained(tiny)(ids, mask)
+    reference = transformers_model(tiny)(ids, attention_mask=mask)
+    real = mask.bool()
+    assert worst(mine["last_hidden_state"][real], reference.last_hidden_state[real]) <= 1e-5
+    assert not mine["last_hidden_state"][~real].any()
+
+
+def test_too_long_sentence_is_refused(tiny: Path) -> None:
+    model = BertModel.from_pretrained(tiny)
+    positions = model.config.max_position_embeddings
+    padded = torch.zeros(1, positions + 1, dtype=torch.long)
+    with pytest.raises(UserError, match=f"a batch of {positions + 1} columns"):
+        model(padded, (torch.arange(positions + 1) == positions).long()[None])  # a real token in the last column
+    with pytest.raises(UserError, match=f"{positions + 1} tokens: the encoder has {positions} positions"):
+        model.pooled(Ragged.from_lists([[2, 3], [4] * (positions + 1)]))
+
+
+def test_bf16_is_as_exact_as_transformers(ours: BertModel, theirs: Any, rows: list[list[int]]) -> None:
+    """Both stay within 0.06 of fp32 on MiniLM, whose hidden states reach about 6."""
+    ids, mask = padded(rows)
+    real = mask.bool()
+    with torch.no_grad():
+        exact = theirs(ids, attention_mask=mask).last_hidden_state[real]
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            mine = ours(ids, mask)["last_hidden_state"][real].float()
+            reference = theirs(ids, attention_mask=mask).last_hidden_state[real].float()
+    assert worst(reference, exact) <= 0.06
+    assert 0 < worst(mine, exact) <= 0.06
+    assert (mine - exact).norm() <= 1.2 * (reference - exact).norm()
