@@ -30,9 +30,12 @@ from pathlib import Path
 import torch
 from minbert.train import distributed, start
 from minbert.train.settings import parse
-from tasks.settings import PRESETS, MultitaskSettings
+from tasks.presets import PRESETS
+from tasks.settings import MultitaskSettings
 saved = Path(sys.argv[2], "saved")
-with start.open_run(parse(MultitaskSettings, PRESETS, sys.argv[1:], program="", description="", default="default")):
+program = "multitask_train.py"
+parsed = parse(MultitaskSettings, PRESETS, sys.argv[1:], program=program, description="", default="default")
+with start.open_run(parsed):
     if distributed.rank() == 0:
         time.sleep(2)
         saved.touch()
@@ -126,6 +129,7 @@ PRETRAIN = "pretrain_cbcl.py"
 SHORT = ("--epochs", 2, "--max-steps", 6, "--batch-size", 15, "--lr", 1e-3, "--evaluate-every", 3, "--keep", "best")
 
 
+@pytest.mark.slow
 def test_metrics_equal_one_process(script: Callable[..., Any]) -> None:
     flags = (*SHORT, "--encoder-dropout", 0, "--pooler", "mean", "--precision", "fp32")
     alone = script(PRETRAIN, *flags, run_dir="alone")
