@@ -99,7 +99,7 @@ def train(run: OpenRun[MultitaskSettings]) -> None:
     state_dict = initial.model.state_dict()
     weights.save(folder / "encoder", state_dict, initial.config, initial.tokenizer, initial.pooler)
     cli.say(f"\n{evaluate.as_text(scores, state, state.kept_weights(training, steps.total))}")
-    run.folder.record_step(state.step, ended=True)
+    run.folder.record_step(state.step)
     cli.run_module("tasks.report", str(folder))
     folders = sorted({str(path.parent) for path in paths.values()})
     cli.say(f"predictions in {', '.join(folders)}; scores.json and the encoder/ in {folder}")

@@ -120,7 +120,7 @@ def find_data(options: PretrainSettings) -> triplets.TripletFiles:
     """The files of triplets, found before the encoder is loaded. Raises `UserError` if a file is missing or unfit."""
     files = triplets.find_triplets(options.files.triplets, options.files.data)
     dev.find_dev_pairs(options.files)
-    if files.columns == 2:
+    if files.num_texts == 2:
         if options.loss.objective != "nt-xent":
             raise UserError(f"{files.paths[0]}: --objective {options.loss.objective} needs rows with hard negatives")
         if options.curriculum.by_cosine:
@@ -197,7 +197,7 @@ def train(run: OpenRun[PretrainSettings]) -> None:
         rows=rows,
         noun="triplets",
         loss=options.loss.objective,
-        chance=chance_loss(options.loss, min(training.batch_size, len(rows)), files.columns),
+        chance=chance_loss(options.loss, min(training.batch_size, len(rows)), files.num_texts),
         triplets=data.train,
     )
 

@@ -5,6 +5,8 @@ import os
 # OpenMP's threads spin at every barrier, and keep a core from the thread they wait for if another program needs it too.
 # With a shorter spin a training step takes about half the time then. The variable is read when torch is loaded.
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
+# Read when huggingface_hub is loaded.
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 from minbert.bert import BertModel
 from minbert.config import BertConfig

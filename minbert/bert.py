@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from minbert import weights
-from minbert.attention import Layer, sorted_by_length
+from minbert.attention import Layer, in_length_order, sorted_by_length
 from minbert.config import BertConfig
 from minbert.errors import UserError
-from minbert.fast import accelerate
 from minbert.ragged import Ragged, inverse
 
 
@@ -30,7 +29,9 @@ class BertModel(nn.Module):
 
     def __init__(self, config: BertConfig | None = None) -> None:
         super().__init__()
-        self.config = config = config or BertConfig()
+        if config is None:
+            config = BertConfig()
+        self.config = config
         width = config.hidden_size
         self.word_embedding = nn.Embedding(config.vocab_size, width)
         self.pos_embedding = nn.Embedding(config.max_position_embeddings, width)
@@ -51,15 +52,15 @@ class BertModel(nn.Module):
     def from_pretrained(cls, name_or_dir: str | Path) -> "BertModel":
         """Load weights from a folder, `minilm` or a hub name; the model is in evaluation mode.
 
-        Its modules are those of `minbert.fast`, which compute the same as the plain ones, faster on a CPU.
-        Raises `UserError` if the weights are missing or do not fit the config.
+        `minbert.fast.accelerate(model)` makes it faster. Raises `UserError` if the weights are missing or do not fit
+        the config.
         """
         folder = weights.resolve(str(name_or_dir))
-        return accelerate(cls.with_weights(folder, BertConfig.read(folder))).eval()
+        return cls.with_weights(folder, BertConfig.read(folder)).eval()
 
     @classmethod
     def with_weights(cls, folder: Path, config: BertConfig) -> "BertModel":
-        """A plain model in training mode with the weights of a folder. Raises `UserError` if they do not fit `config`.
+        """A model in training mode with the weights of a folder. Raises `UserError` if they do not fit `config`.
 
         The shapes are compared before the model takes any memory.
         """
@@ -79,34 +80,42 @@ class BertModel(nn.Module):
 
         Raises `UserError` if a sentence has more tokens than the encoder has positions.
         """
-        longest, positions = max(ragged.lengths), self.config.max_position_embeddings
+        positions = self.config.max_position_embeddings
+        longest = max(ragged.lengths)
         if longest > positions:  # on a GPU the lookup would end the process
             raise UserError(f"a sentence of {longest} tokens: the encoder has {positions} positions")
         x = self.word_embedding(ragged.ids) + self.pos_embedding(ragged.positions)
-        return self.embed_dropout(self.embed_layer_norm(x + self.tk_type_embedding(ragged.types)))
+        x = x + self.tk_type_embedding(ragged.types)
+        return self.embed_dropout(self.embed_layer_norm(x))
 
     def encode(self, x: Tensor, ragged: Ragged) -> list[Tensor]:
         """Hidden states from embeddings [T, D]: the input, then every layer's output, each [T, D].
 
         Fastest if the sentences are already sorted by length.
         """
-        if in_order := sorted_by_length(ragged):
-            ragged, order, _ = in_order
-            back = inverse(order)
-            return [state.index_select(0, back) for state in self.encode(x.index_select(0, order), ragged)]
+        ordered = sorted_by_length(ragged)
+        if ordered is None:
+            return self._hidden_states(x, ragged)
+        states = self._hidden_states(x.index_select(0, ordered.tokens), ordered.ragged)
+        back = inverse(ordered.tokens)
+        return [state.index_select(0, back) for state in states]
+
+    def _hidden_states(self, x: Tensor, ragged: Ragged) -> list[Tensor]:
         states = [x]
         for layer in self.bert_layers:
-            states.append(layer(states[-1], ragged))
+            x = layer(x, ragged)
+            states.append(x)
         return states
 
     def pooled(self, ragged: Ragged) -> Tensor:
-        """tanh(W h_[CLS] + b) for each sentence: [B, D]. The last layer computes only the [CLS] tokens."""
-        if in_order := sorted_by_length(ragged):
-            ragged, _, order = in_order
-            return self.pooled(ragged).index_select(0, inverse(order))
+        """tanh(W h_[CLS] + b) for each sentence: [B, D]."""
+        return in_length_order(self._pooled, ragged)
+
+    def _pooled(self, ragged: Ragged) -> Tensor:
         x = self.embed(ragged)
         for layer in self.bert_layers[:-1]:
             x = layer(x, ragged)
+        # the last layer computes only the [CLS] tokens
         return self.pool(self.bert_layers[-1](x, ragged, ragged.starts))
 
     def pool(self, first: Tensor) -> Tensor:
@@ -119,12 +128,13 @@ class BertModel(nn.Module):
         Returns `last_hidden_state` [B, L, D], zero where the mask is 0, and `pooler_output` [B, D]. Raises `UserError`
         if L is above the number of positions, as a token's position is its column.
         """
-        columns, positions = input_ids.shape[-1], self.config.max_position_embeddings
+        positions = self.config.max_position_embeddings
+        columns = input_ids.shape[-1]
         if columns > positions:
             raise UserError(f"a batch of {columns} columns: the encoder has {positions} positions")
         ragged = Ragged.from_padded(input_ids, attention_mask)
         last = self.encode(self.embed(ragged), ragged)[-1]
         return Outputs(
-            last_hidden_state=ragged.to_padded(last, input_ids.shape[1]),
+            last_hidden_state=ragged.to_padded(last, columns),
             pooler_output=self.pool(last.index_select(0, ragged.starts)),
         )

@@ -3,7 +3,7 @@
 This is the only file that opens pickles, by torch's restricted reader: tensors, and the few harmless types that a
 checkpoint of the course's code holds besides them.
 
-python -m minbert.weights convert FILE --like DIR --to DIR
+python -m minbert.convert FILE --like DIR --to DIR
 """
 
 import argparse
@@ -28,25 +28,30 @@ from minbert.train import cli
 
 # The types that the course's save_model pickles besides tensors: options, a config, and random generators' states.
 _HARMLESS: list[Any] = [
-    *(argparse.Namespace, types.SimpleNamespace, np.ndarray, np.dtype, multiarray._reconstruct, multiarray.scalar),
-    *(type(np.dtype(kind)) for kind in ("uint8", "uint32", "int64", "float32", "float64")),
+    argparse.Namespace,
+    types.SimpleNamespace,
+    np.ndarray,
+    np.dtype,
+    *[type(np.dtype(name)) for name in ("uint8", "uint32", "int64", "float32", "float64")],
+    multiarray._reconstruct,
+    multiarray.scalar,
+    # under the names that they had before NumPy 2
     (multiarray._reconstruct, "numpy.core.multiarray._reconstruct"),
     (multiarray.scalar, "numpy.core.multiarray.scalar"),
 ]
 
 
 def run(arguments: Sequence[str]) -> None:
-    """The command `convert`. Raises `UserError`."""
-    parser = cli.Parser(prog="python -m minbert.weights", description=(__doc__ or "").splitlines()[0])
-    commands = parser.add_subparsers(dest="command", required=True, metavar="convert")
-    convert = commands.add_parser("convert", help="a checkpoint of the course's code to an encoder folder")
-    convert.add_argument("file", type=expand_user, help="a checkpoint of the course's code")
+    """The command line. Raises `UserError`."""
+    parser = cli.Parser(prog="python -m minbert.convert", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("file", type=expand_user, help="a checkpoint of the course's code")
     like = "weights whose config and vocabulary it has (default: %(default)s)"
-    convert.add_argument("--like", default="bert-base-uncased", help=like)
-    convert.add_argument("--to", type=expand_user, help="folder to write (default: FILE without its suffix)")
+    parser.add_argument("--like", default="bert-base-uncased", help=like)
+    parser.add_argument("--to", type=expand_user, help="folder to write (default: FILE without its suffix)")
     options = parser.parse_args(arguments)
     file = require_file(options.file)
-    print(f"wrote {convert_checkpoint(file, options.like, options.to or file.with_suffix(''))}")
+    to = options.to or file.with_suffix("")
+    print(f"wrote {convert_checkpoint(file, options.like, to)}")
 
 
 def convert_checkpoint(source: Path, like: str, to: Path) -> Path:
@@ -62,12 +67,14 @@ def convert_checkpoint(source: Path, like: str, to: Path) -> Path:
     tensors = content.get("model", content) if isinstance(content, dict) else None
     if not isinstance(tensors, dict) or not all(isinstance(name, str) for name in tensors):
         raise UserError(f"{source}: holds no dict of tensors by their names")
-    tensors = {name: tensor for name, tensor in tensors.items() if name.startswith("bert.")} or tensors
+    encoder = {name: tensor for name, tensor in tensors.items() if name.startswith("bert.")}
     folder = weights.resolve(like, "--like")
     config = BertConfig.read(folder)
     with weights.shapes_only():
         model = BertModel(config)
-    weights.save(to, weights.matched(tensors, model, source), config, Tokenizer.load(folder), "pooler")
+    # a checkpoint of the encoder alone has no prefix
+    state = weights.matched(encoder or tensors, model, source)
+    weights.save(to, state, config, Tokenizer.load(folder), "pooler")
     return to
 
 
@@ -78,7 +85,9 @@ def _unpickle(path: Path) -> Any:
             return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file may raise anything in torch's reader
         refused = re.search(r"GLOBAL (\S+)", str(error))
-        cause = f"it holds the type {refused.group(1)}, which is refused" if refused else reason(error)
+        cause = reason(error)
+        if refused:
+            cause = f"it holds the type {refused.group(1)}, which is refused"
         raise UserError(f"{path}: not a checkpoint that can be read: {cause}") from error
 
 

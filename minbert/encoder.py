@@ -14,12 +14,12 @@ from torch import Tensor
 from tqdm import tqdm
 
 from minbert import pooling, weights
-from minbert.attention import sorted_by_length
+from minbert.attention import in_length_order
 from minbert.bert import BertModel
 from minbert.errors import UserError, reason, short_repr
-from minbert.fast import packed_weights
+from minbert.fast import accelerate, packed_weights
 from minbert.precision import autocast, choose, default_device
-from minbert.ragged import Ragged, inverse
+from minbert.ragged import Ragged
 from minbert.tokenizer import Tokenizer
 
 
@@ -34,10 +34,11 @@ def vectors(model: BertModel, ragged: Ragged, pooler: str) -> Tensor:
     """One vector per sentence: [B, D], in the order of `ragged`."""
     if pooler == "pooler":
         return model.pooled(ragged)
-    if in_order := sorted_by_length(ragged):
-        ragged, _, order = in_order
-        return vectors(model, ragged, pooler).index_select(0, inverse(order))
-    return pool(model, model.encode(model.embed(ragged), ragged), ragged, pooler)
+
+    def encode(ordered: Ragged) -> Tensor:
+        return pool(model, model.encode(model.embed(ordered), ordered), ordered, pooler)
+
+    return in_length_order(encode, ragged)
 
 
 class Encoder:
@@ -55,13 +56,23 @@ class Encoder:
         """`max_length` is in tokens, including [CLS] and [SEP]. The number of the model's positions is its default
         and its maximum. Raises `UserError` if it is below 3, and for an unknown pooler or precision.
         """
-        if max_length is not None and max_length < 3:
+        positions = model.config.max_position_embeddings
+        if max_length is None:
+            max_length = positions
+        if max_length < 3:
             raise UserError(f"max_length: {max_length} leaves no room for a text between [CLS] and [SEP]")
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.pooler = pooling.check(pooler)
         self.precision = choose(precision, model.device)
-        self.max_length = min(max_length or 10**9, model.config.max_position_embeddings)
+        self.max_length = min(max_length, positions)
+
+    def __repr__(self) -> str:
+        config = self.model.config
+        return (
+            f"Encoder({config.num_hidden_layers} layers, {config.hidden_size} dimensions, pooler {self.pooler!r}, "
+            f"max_length {self.max_length}, {self.precision} on {self.model.device})"
+        )
 
     @classmethod
     def load(
@@ -80,16 +91,18 @@ class Encoder:
         device is not available.
         """
         if pooler is not None:
-            pooling.check(pooler)
+            pooling.check(pooler)  # before the weights are read
         folder = weights.resolve(str(dir_or_name))
-        model, tokenizer = BertModel.from_pretrained(folder), Tokenizer.load(folder)
+        model = accelerate(BertModel.from_pretrained(folder))
+        tokenizer = Tokenizer.load(folder)
         tokenizer.check_fits(model.config.vocab_size, str(folder))
         try:
             model.to(device or default_device())
-        except (AssertionError, RuntimeError) as error:  # the type depends on how torch was built
+        except (AssertionError, RuntimeError) as error:  # the type depends on torch's build
             raise UserError(f"device {short_repr(str(device))}: {reason(error)}") from error
-        pooler, length = pooler or weights.saved_pooler(folder) or "cls", weights.saved_length(folder)
-        return cls(model, tokenizer, pooler, precision=precision, max_length=length)
+        if pooler is None:
+            pooler = weights.saved_pooler(folder) or "cls"
+        return cls(model, tokenizer, pooler, precision=precision, max_length=weights.saved_length(folder))
 
     def encode(
         self,
@@ -106,26 +119,33 @@ class Encoder:
         Sentences longer than `max_length` are truncated, with a warning. Raises `TypeError` if `sentences` is neither a
         string nor a sequence of strings, such as a list or a column of a table.
         """
-        rows, truncated = self.rows([sentences] if isinstance(sentences, str) else _strings(sentences))
+        texts = [sentences] if isinstance(sentences, str) else _list_of_strings(sentences)
+        rows, truncated = self.rows(texts)
         if truncated:
-            note = f"{truncated} of {len(rows)} sentences are longer than {self.max_length} tokens and are truncated"
-            warnings.warn(note, stacklevel=2)
+            warnings.warn(
+                f"{truncated} of {len(rows)} sentences are longer than {self.max_length} tokens and are truncated",
+                stacklevel=2,
+            )
         result = self.encode_ids(rows, batch_size=batch_size, show_progress_bar=show_progress_bar)
         if normalize_embeddings:
-            result /= np.maximum(np.linalg.norm(result, axis=1, keepdims=True), 1e-12)
+            norms = np.linalg.norm(result, axis=1, keepdims=True)
+            result /= np.maximum(norms, 1e-12)
         return result[0] if isinstance(sentences, str) else result
 
     @staticmethod
     def similarity(a: np.ndarray | Tensor, b: np.ndarray | Tensor) -> Tensor:
         """Cosine similarity of every vector of `a` [N, D] and of `b` [M, D]: [N, M]; [D] counts as [1, D]."""
-        unit = [F.normalize(torch.atleast_2d(torch.as_tensor(x)).float(), dim=1) for x in (a, b)]
-        return unit[0] @ unit[1].T
+        return _unit_rows(a) @ _unit_rows(b).T
 
     def rows(self, sentences: Sequence[str]) -> tuple[list[list[int]], int]:
         """Token ids of [CLS] sentence [SEP], truncated to `max_length`, and the number of truncated sentences."""
-        inner, encoded = self.max_length - 2, self.tokenizer.encode(sentences)
-        cut = sum(len(ids) > inner for ids in encoded)
-        return [[self.tokenizer.cls, *ids[:inner], self.tokenizer.sep] for ids in encoded], cut
+        room = self.max_length - 2  # without [CLS] and [SEP]
+        rows = []
+        truncated = 0
+        for ids in self.tokenizer.encode(sentences):
+            rows.append([self.tokenizer.cls, *ids[:room], self.tokenizer.sep])
+            truncated += len(ids) > room
+        return rows, truncated
 
     @torch.inference_mode()
     def encode_ids(
@@ -133,8 +153,9 @@ class Encoder:
     ) -> np.ndarray:
         """Vectors of N lists of token ids that include the special tokens: float32 [N, D]."""
         result = np.empty((len(rows), self.model.config.hidden_size), dtype=np.float32)
+        tokens = sum(len(row) for row in rows)
         bar = tqdm(total=len(rows), desc="encoding", unit="sentence", disable=not show_progress_bar)
-        with bar, packed_weights(self.model, self.precision, sum(map(len, rows))):
+        with bar, packed_weights(self.model, self.precision, tokens):
             for batch, ragged in self.batches(rows, batch_size=batch_size):
                 with autocast(self.precision, self.model.device):
                     out = vectors(self.model, ragged, self.pooler)
@@ -152,10 +173,16 @@ class Encoder:
         """
         tokens = 2048 if self.model.device.type == "cpu" else 32_768
         for batch in batches_by_length([len(row) for row in rows], tokens, batch_size):
-            yield batch, Ragged.from_lists([rows[i] for i in batch]).to(self.model.device)
+            ragged = Ragged.from_lists([rows[i] for i in batch])
+            yield batch, ragged.to(self.model.device)
 
 
-def _strings(sentences: Iterable[str]) -> list[str]:
+def _unit_rows(vectors: np.ndarray | Tensor) -> Tensor:
+    """The rows scaled to length 1, in fp32: [N, D]; [D] counts as [1, D]."""
+    return F.normalize(torch.atleast_2d(torch.as_tensor(vectors)).float(), dim=1)
+
+
+def _list_of_strings(sentences: Iterable[str]) -> list[str]:
     """The sentences as a list. Raises `TypeError` if they are not strings: a pair would be read as one text."""
     if hasattr(sentences, "columns"):
         raise TypeError("sentences: a table; give one of its columns, such as frame['text']")
@@ -172,14 +199,17 @@ def batches_by_length(lengths: Sequence[int], batch_tokens: int, batch_size: int
     A row with more tokens is a batch of its own. The longest rows are in the first batch. Inside a batch the shortest
     row comes first, the order that the encoder sorts into.
     """
-    order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
-    max_rows = batch_size or len(order)
-    batches, start, total = [], 0, 0
+    order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")  # longest first
+    batches = []
+    start = 0
+    tokens = 0
     for end, row in enumerate(order):
-        if end > start and (total + lengths[row] > batch_tokens or end - start == max_rows):
+        full = tokens + lengths[row] > batch_tokens or end - start == batch_size
+        if full and end > start:
             batches.append(order[start:end][::-1])
-            start, total = end, 0
-        total += lengths[row]
-    if len(order) > start:
+            start = end
+            tokens = 0
+        tokens += lengths[row]
+    if start < len(order):
         batches.append(order[start:][::-1])
     return batches

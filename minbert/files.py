@@ -4,6 +4,7 @@ A file or folder is written under a temporary name, synced, then renamed. The ca
 arrays, the key itself and a JSON record.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -13,20 +14,25 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from filelock import FileLock
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
 from minbert.errors import UserError, short_repr
 
-if TYPE_CHECKING:
-    import numpy as np
-
+Entry = tuple[dict[str, np.ndarray], dict[str, Any]]
+"""The arrays of a cache entry and its JSON record."""
 TEMPORARY = re.compile(r"\.(.+)\.minbert-\d+\.(tmp|old)")
 """The names of unfinished (`tmp`) and replaced (`old`) files and folders, which a killed process leaves."""
 
 
 def expand_user(path: str | Path) -> Path:
     """The path with `~` replaced by a home folder; unchanged if there is no such user."""
-    return Path(os.path.expanduser(path))  # noqa: PTH111  (Path.expanduser raises an error without such a user)
+    # Path.expanduser raises an error if there is no such user
+    return Path(os.path.expanduser(path))  # noqa: PTH111
 
 
 def data_path(folder: str) -> Path:
@@ -67,10 +73,13 @@ def sha256_of(path: Path) -> str:
 
 
 def sync(path: Path) -> None:
-    """Flush a file, or a folder's entries, to disk (fsync)."""
+    """Flush a file, or a folder's entries if its file system can do that, to disk (fsync)."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno == errno.EIO or not path.is_dir():
+            raise
     finally:
         os.close(descriptor)
 
@@ -84,6 +93,7 @@ def make_folder(path: Path) -> None:
 
 
 def _temporary(path: Path, ending: str = "tmp") -> Path:
+    """A name beside `path` that matches `TEMPORARY`."""
     return path.with_name(f".{path.name}.minbert-{os.getpid()}.{ending}")
 
 
@@ -149,29 +159,35 @@ def new_folder(path: Path) -> Iterator[Path]:
     """
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary, retired = _temporary(path), _temporary(path, "old")
-    shutil.rmtree(temporary, ignore_errors=True)
+    temporary = _temporary(path)
+    shutil.rmtree(temporary, ignore_errors=True)  # left by a killed process with the same PID
     temporary.mkdir()
     try:
         yield temporary
         for inner in temporary.rglob("*"):
             sync(inner)
         sync(temporary)
-        if path.exists():
-            shutil.rmtree(retired, ignore_errors=True)  # of a killed process that had this one's number
-            os.rename(path, retired)
-            try:
-                os.rename(temporary, path)
-            except BaseException:
-                os.rename(retired, path)
-                raise
-            shutil.rmtree(retired)
-        else:
-            os.rename(temporary, path)
+        _replace_folder(path, temporary)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     sync(path.parent)
+
+
+def _replace_folder(path: Path, temporary: Path) -> None:
+    """Rename `temporary` to `path`; a folder of this name is set aside first, as only an empty one can be replaced."""
+    if not path.exists():
+        os.rename(temporary, path)
+        return
+    retired = _temporary(path, "old")
+    shutil.rmtree(retired, ignore_errors=True)
+    os.rename(path, retired)
+    try:
+        os.rename(temporary, path)
+    except BaseException:
+        os.rename(retired, path)
+        raise
+    shutil.rmtree(retired)
 
 
 def distinct_names(folders: Sequence[Path]) -> list[str]:
@@ -180,7 +196,7 @@ def distinct_names(folders: Sequence[Path]) -> list[str]:
     Raises `UserError` if a folder is given twice.
     """
     parts = [folder.resolve().parts for folder in folders]
-    deepest = max(map(len, parts))
+    deepest = max(len(part) for part in parts)
     for depth in range(1, deepest + 1):
         names = [str(Path(*part[-depth:])) for part in parts]
         if len(set(names)) == len(names):
@@ -190,14 +206,16 @@ def distinct_names(folders: Sequence[Path]) -> list[str]:
 
 def cache_folder() -> Path:
     """`$MINBERT_CACHE`, else `minbert` in the user's cache folder."""
-    if own := os.environ.get("MINBERT_CACHE"):
-        return expand_user(own)
+    named = os.environ.get("MINBERT_CACHE")
+    if named:
+        return expand_user(named)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "minbert"
 
 
 def key_hash(key: Iterable[object]) -> str:
     """Hex SHA-256 of the parts of a key."""
-    return hashlib.sha256("\x1f".join(map(str, key)).encode()).hexdigest()
+    text = "\x1f".join(str(part) for part in key)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @contextmanager
@@ -206,8 +224,6 @@ def cache_entry(path: Path) -> Iterator[None]:
 
     Raises `UserError` if the cache cannot be written.
     """
-    from filelock import FileLock
-
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.with_name(f".{path.name}.lock")):
@@ -216,41 +232,37 @@ def cache_entry(path: Path) -> Iterator[None]:
         raise UserError(f"{path}: the cache cannot be written: {error.strerror or error}") from error
 
 
-def cached(
-    subfolder: str, key: Iterable[object], build: Callable[[], tuple[dict[str, "np.ndarray"], dict[str, Any]]]
-) -> tuple[dict[str, "np.ndarray"], dict[str, Any]]:
+def cached(subfolder: str, key: Iterable[object], build: Callable[[], Entry]) -> Entry:
     """The arrays and the JSON record that `build` returns for a key, from the cache if they are there.
 
     `subfolder` is that of the cache. The arrays are memory maps of the entry's file. One process builds an entry that
     is missing, damaged or of another key, while others wait. Raises `UserError` if the cache cannot be written.
     """
-    import numpy as np
-    from safetensors.numpy import save
-
     name = key_hash(key)
     path = cache_folder() / subfolder / f"{name}.safetensors"
     entry = _read_entry(path, name)
-    if entry is None:
-        with cache_entry(path):
-            entry = _read_entry(path, name)
-            if entry is None:
-                arrays, record = build()
-                contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-                write_atomic(path, save(contiguous, {"key": name, "record": json.dumps(record)}))
-                entry = _read_entry(path, name)
-    assert entry is not None, "another process damaged the entry"
+    if entry is not None:
+        return entry
+    with cache_entry(path):
+        entry = _read_entry(path, name)  # another process may have built it meanwhile
+        if entry is not None:
+            return entry
+        arrays, record = build()
+        contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        write_atomic(path, save(contiguous, {"key": name, "record": json.dumps(record)}))
+        entry = _read_entry(path, name)
+    assert entry is not None
     return entry
 
 
-def _read_entry(path: Path, name: str) -> tuple[dict[str, "np.ndarray"], dict[str, Any]] | None:
+def _read_entry(path: Path, name: str) -> Entry | None:
     """The arrays and the record of an entry; None if it is missing, cut short or of another key."""
-    from safetensors import SafetensorError, safe_open
-
     try:
-        with safe_open(path, framework="pt") as file:  # of the frameworks, this one maps the file
+        with safe_open(path, framework="pt") as file:  # NumPy's own reader would copy the file instead of mapping it
             metadata = file.metadata() or {}
             if metadata.get("key") != name:
                 return None
-            return {key: file.get_tensor(key).numpy() for key in file.keys()}, json.loads(metadata["record"])  # noqa: SIM118
+            arrays = {key: file.get_tensor(key).numpy() for key in file.keys()}  # noqa: SIM118
+            return arrays, json.loads(metadata["record"])
     except (OSError, SafetensorError, KeyError, ValueError):
         return None

@@ -3,7 +3,7 @@
 import inspect
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -29,7 +29,8 @@ class AdamW(torch.optim.Optimizer):
     Raises `UserError` for a hyperparameter out of range.
     """
 
-    # The methods of torch.optim.Optimizer without their decorator, which imports torch's compiler: 2 s of every start.
+    # torch's decorator of these two methods imports its compiler at the first call, some 2 s of every start, to keep
+    # them out of compiled code. Nothing here is compiled.
     add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
     zero_grad = inspect.unwrap(torch.optim.Optimizer.zero_grad)
 
@@ -49,11 +50,12 @@ class AdamW(torch.optim.Optimizer):
                 f"AdamW needs lr, eps and weight_decay >= 0 and betas in [0, 1), not "
                 f"lr {lr}, eps {eps}, weight_decay {weight_decay}, betas {betas}"
             )
-        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "correct_bias": correct_bias}
         self.fused = fused
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "correct_bias": correct_bias}
         super().__init__(params, defaults)
         for group in self.param_groups:
-            rate, decay = group.get("peak_lr", group["lr"]), group["weight_decay"]
+            rate = group.get("peak_lr", group["lr"])
+            decay = group["weight_decay"]
             if rate * decay >= 1:
                 raise UserError(
                     f"learning rate {rate} times weight decay {decay} must be below 1, or the weights would change sign"
@@ -71,19 +73,20 @@ class AdamW(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
+            # the step count of the fused kernel is that of all parameters in a call
             by_step: dict[int, list[Tensor]] = defaultdict(list)
             for parameter in group["params"]:
                 if parameter.grad is not None:
                     state = self._state_of(parameter)
                     state["step"] += 1
                     by_step[state["step"]].append(parameter)
+            update = self._fused_update if self.fused else self._plain_update
             for step, parameters in by_step.items():
-                if self.fused:
-                    self._fused_update(parameters, step, group)
-                else:
-                    for parameter in parameters:
-                        self._plain_update(parameter, step, group)
+                update(parameters, step, group)
         return loss
+
+    # Weight averaging stands here and not in `torch.optim.swa_utils.AveragedModel`, so that the mean is part of the
+    # optimizer's state: it is saved with a checkpoint, and no second model is needed.
 
     @torch.no_grad()
     def average(self, count: int) -> None:
@@ -91,21 +94,20 @@ class AdamW(torch.optim.Optimizer):
 
         The mean has the parameter's shape (Izmailov et al., 2018, algorithm 1).
         """
-        parameters = [*self._parameters()]
+        parameters = [parameter for group in self.param_groups for parameter in group["params"]]
         if count == 1:
             for parameter in parameters:
                 self._state_of(parameter)["mean"] = parameter.clone()
         else:
-            torch._foreach_lerp_([self.state[p]["mean"] for p in parameters], parameters, 1 / count)
+            means = [self.state[parameter]["mean"] for parameter in parameters]
+            torch._foreach_lerp_(means, parameters, 1 / count)
 
     @torch.no_grad()
     def use_average(self) -> None:
         """Set every parameter to its running mean; `average` must have been called before."""
-        for parameter in self._parameters():
-            parameter.copy_(self.state[parameter]["mean"])
-
-    def _parameters(self) -> Iterator[Tensor]:
-        return (parameter for group in self.param_groups for parameter in group["params"])
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.copy_(self.state[parameter]["mean"])
 
     def _state_of(self, parameter: Tensor) -> dict[str, Any]:
         state: dict[str, Any] = self.state[parameter]
@@ -115,18 +117,21 @@ class AdamW(torch.optim.Optimizer):
             state["exp_avg_sq"] = torch.zeros_like(parameter)
         return state
 
-    def _plain_update(self, parameter: Tensor, step: int, group: dict[str, Any]) -> None:
-        assert parameter.grad is not None
-        state, gradient = self.state[parameter], parameter.grad
-        m, v = state["exp_avg"], state["exp_avg_sq"]
+    def _plain_update(self, parameters: list[Tensor], step: int, group: dict[str, Any]) -> None:
+        """The formula of this class, line by line."""
         beta1, beta2 = group["betas"]
-        m.mul_(beta1).add_(gradient, alpha=1 - beta1)
-        v.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
         rate = group["lr"]
         if group["correct_bias"]:
             rate *= math.sqrt(1 - beta2**step) / (1 - beta1**step)
-        parameter.addcdiv_(m, v.sqrt().add_(group["eps"]), value=-rate)
-        parameter.mul_(1 - group["lr"] * group["weight_decay"])
+        for parameter in parameters:
+            gradient = parameter.grad
+            assert gradient is not None
+            m = self.state[parameter]["exp_avg"]
+            v = self.state[parameter]["exp_avg_sq"]
+            m.mul_(beta1).add_(gradient, alpha=1 - beta1)
+            v.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+            parameter.addcdiv_(m, v.sqrt().add_(group["eps"]), value=-rate)
+            parameter.mul_(1 - group["lr"] * group["weight_decay"])
 
     def _fused_update(self, parameters: list[Tensor], step: int, group: dict[str, Any]) -> None:
         """The same update in one pass over memory, by torch's fused kernel.
@@ -135,24 +140,29 @@ class AdamW(torch.optim.Optimizer):
         and s below make this equal to the formula of this class, where decay comes last and scales the update too.
         """
         beta1, beta2 = group["betas"]
-        lr, shrink = group["lr"], 1 - group["lr"] * group["weight_decay"]
-        kernel_step, rate, eps = step, lr * shrink, group["eps"]
+        shrink = 1 - group["lr"] * group["weight_decay"]
+        rate = group["lr"] * shrink
+        weight_decay = group["weight_decay"] / shrink
+        eps = group["eps"]
         if group["correct_bias"]:
+            kernel_step = step
+            # the kernel adds it after the correction of v, this class before
             eps /= math.sqrt(1 - beta2**step)
         else:
-            kernel_step = 1_000_000_000  # both corrections are 1 in double precision
+            # after so many steps both corrections are 1 in double precision
+            kernel_step = 1_000_000_000
         counter = torch.full((), float(kernel_step), device=parameters[0].device)
         torch._fused_adamw_(
             parameters,
             [_with_strides_of(p, p.grad) for p in parameters if p.grad is not None],
             [self.state[p]["exp_avg"] for p in parameters],
             [self.state[p]["exp_avg_sq"] for p in parameters],
-            [],
+            [],  # the maxima of AMSGrad
             [counter] * len(parameters),
             lr=rate,
             beta1=beta1,
             beta2=beta2,
-            weight_decay=group["weight_decay"] / shrink,
+            weight_decay=weight_decay,
             eps=eps,
             amsgrad=False,
             maximize=False,
@@ -161,7 +171,9 @@ class AdamW(torch.optim.Optimizer):
 
 def _with_strides_of(parameter: Tensor, gradient: Tensor) -> Tensor:
     """The gradient in the parameter's memory layout, in which torch's kernel reads both."""
-    return gradient if gradient.stride() == parameter.stride() else torch.empty_like(parameter).copy_(gradient)
+    if gradient.stride() == parameter.stride():
+        return gradient
+    return torch.empty_like(parameter).copy_(gradient)
 
 
 def decay_groups(parameters: Iterable[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:

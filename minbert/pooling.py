@@ -42,6 +42,7 @@ def maximum(states: Sequence[Tensor], ragged: Ragged) -> Tensor:
 def average(states: Sequence[Tensor], ragged: Ragged, layers: tuple[int, int]) -> Tensor:
     """Mean of two hidden states, then over each sentence's tokens: [B, D]. `layers` are their indices in `states`."""
     first, second = layers
+    # the halving comes last, on fewer numbers
     return mean_of(states[first].float() + states[second].float(), ragged) / 2
 
 

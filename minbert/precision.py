@@ -12,36 +12,6 @@ from minbert.errors import UserError, one_of
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-@cache
-def amx_crashes() -> bool:
-    """True if the CPU announces AMX but oneDNN's bfloat16 products in it are illegal instructions.
-
-    A child process tries one. oneDNN 3.12, that of torch 2.13, takes the shape of AMX's tiles from CPUID leaf 1D,
-    where some virtual machines have zeros (https://github.com/uxlfoundation/oneDNN/issues/5689).
-    """
-    if not torch.cpu._is_amx_tile_supported():
-        return False
-    child = os.fork()
-    if child:
-        status = os.waitpid(child, 0)[1]
-        return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGILL
-    try:
-        signal.signal(signal.SIGILL, signal.SIG_DFL)
-        os.environ.pop("ONEDNN_MAX_CPU_ISA", None)
-        torch.set_num_threads(1)
-        torch.ones(32, 32, dtype=torch.bfloat16) @ torch.ones(32, 32, dtype=torch.bfloat16)
-    finally:
-        os._exit(0)
-
-
-def supports_bf16(device: torch.device) -> bool:
-    """True if the device has fast bfloat16 products: AMX or AVX512-BF16 on the CPU, Ampere or later on CUDA."""
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    amx = torch.cpu._is_amx_tile_supported()
-    return not amx_crashes() if amx else torch.cpu._is_avx512_bf16_supported()
-
-
 def default_device() -> torch.device:
     """CUDA if available, else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -55,13 +25,53 @@ def choose(name: str, device: torch.device) -> str:
     name = one_of(name, ("auto", *DTYPES), "precision")
     if name == "fp16" and device.type == "cpu":
         raise UserError("precision fp16 needs a GPU; a CPU has fp32 and bf16")
-    if device.type == "cpu" and amx_crashes():  # oneDNN reads this variable at its first product
+    if device.type == "cpu" and amx_crashes():
+        # oneDNN reads this at its first product
         os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
     if name != "auto":
         return name
     if supports_bf16(device):
         return "bf16"
     return "fp16" if device.type == "cuda" else "fp32"
+
+
+def supports_bf16(device: torch.device) -> bool:
+    """True if the device has fast bfloat16 products: AMX or AVX512-BF16 on the CPU, Ampere or later on CUDA."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if cpu_has("amx_tile"):
+        return not amx_crashes()
+    return cpu_has("avx512_bf16")
+
+
+def cpu_has(feature: str) -> bool:
+    """Whether the processor announces a feature; no if this build of torch, such as one for ARM, cannot tell."""
+    is_supported = getattr(torch.cpu, f"_is_{feature}_supported", None)
+    return is_supported is not None and bool(is_supported())
+
+
+@cache
+def amx_crashes() -> bool:
+    """True if the CPU announces AMX but oneDNN's bfloat16 products in it are illegal instructions.
+
+    oneDNN 3.12, that of torch 2.13, takes the shape of AMX's tiles from CPUID leaf 1D, where some virtual machines have
+    zeros (https://github.com/uxlfoundation/oneDNN/issues/5689).
+    """
+    if not cpu_has("amx_tile"):
+        return False
+    # An illegal instruction ends the process, so a child tries the product. Only a signal can say that it failed.
+    child = os.fork()
+    if child:
+        _, status = os.waitpid(child, 0)
+        return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGILL
+    try:
+        signal.signal(signal.SIGILL, signal.SIG_DFL)
+        os.environ.pop("ONEDNN_MAX_CPU_ISA", None)
+        # a child has none of its parent's threads, and OpenMP would wait for them
+        torch.set_num_threads(1)
+        torch.ones(32, 32, dtype=torch.bfloat16) @ torch.ones(32, 32, dtype=torch.bfloat16)
+    finally:
+        os._exit(0)
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:

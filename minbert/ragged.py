@@ -7,12 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from minbert.errors import UserError
+
+
+class SortedBatch(NamedTuple):
+    """A batch sorted by length, and the orders that sort it: of its tokens, int64 [T], and its sentences, int64 [B]."""
+
+    ragged: "Ragged"
+    tokens: Tensor
+    sentences: Tensor
 
 
 @dataclass(frozen=True)
@@ -35,28 +44,33 @@ class Ragged:
         if not ids or not all(len(row) for row in ids):
             raise UserError("a batch needs at least one sentence, and every sentence at least one token")
         lengths = tuple(len(row) for row in ids)
-        if types is not None and lengths != tuple(len(row) for row in types):
-            raise UserError("the lists of token types must be as long as the lists of ids")
+        joined = _concatenate(ids)
         positions = torch.from_numpy(ramp(np.array(lengths)))
-        joined = _joined(ids)
-        return cls(joined, positions, torch.zeros_like(joined) if types is None else _joined(types), lengths)
+        if types is None:
+            return cls(joined, positions, torch.zeros_like(joined), lengths)
+        if lengths != tuple(len(row) for row in types):
+            raise UserError("the lists of token types must be as long as the lists of ids")
+        return cls(joined, positions, _concatenate(types), lengths)
 
     @classmethod
     def from_padded(cls, ids: Tensor, mask: Tensor | None = None) -> "Ragged":
         """The tokens of a padded [B, L] batch where the mask is 1, of type 0; a token's position is its column."""
         if ids.dim() != 2:
             raise UserError(f"input_ids must have shape [B, L], not {list(ids.shape)}")
-        mask = torch.ones_like(ids) if mask is None else mask
+        if mask is None:
+            mask = torch.ones_like(ids)
         if mask.shape != ids.shape:
             raise UserError(
                 f"attention_mask must have the shape of input_ids {list(ids.shape)}, not {list(mask.shape)}"
             )
         real = mask.bool()
-        lengths = tuple(int(count) for count in real.sum(1).tolist())  # a device sync, and so is the indexing below
+        # a device sync, and so is the indexing by `real` below
+        lengths = tuple(int(count) for count in real.sum(1).tolist())
         if not lengths or min(lengths) == 0:
             raise UserError("attention_mask has a row without a single 1")
         columns = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-        return cls(ids[real].long(), columns[real], columns.new_zeros(sum(lengths)), lengths)
+        positions = columns[real]
+        return cls(ids[real].long(), positions, torch.zeros_like(positions), lengths)
 
     def to_padded(self, x: Tensor, length: int) -> Tensor:
         """Token rows [T, ...] as a zero-padded [B, length, ...]; a token's column is its position."""
@@ -68,28 +82,37 @@ class Ragged:
         """The first `sentences` sentences, and the rest."""
         cut = sum(self.lengths[:sentences])
         first = Ragged(self.ids[:cut], self.positions[:cut], self.types[:cut], self.lengths[:sentences])
-        return first, Ragged(self.ids[cut:], self.positions[cut:], self.types[cut:], self.lengths[sentences:])
+        rest = Ragged(self.ids[cut:], self.positions[cut:], self.types[cut:], self.lengths[sentences:])
+        return first, rest
 
     def select(self, sentences: np.ndarray) -> "tuple[Ragged, Tensor]":
         """The sentences of these numbers, in this order, and the indices of their tokens, int64."""
-        lengths = np.array(self.lengths)
-        starts, lengths = (np.cumsum(lengths) - lengths)[sentences], lengths[sentences]
-        tokens = to_device(torch.from_numpy(np.repeat(starts, lengths) + ramp(lengths)), self.ids.device)
-        ids, positions, types = (x.index_select(0, tokens) for x in (self.ids, self.positions, self.types))
-        return Ragged(ids, positions, types, tuple(lengths.tolist())), tokens
+        all_lengths = np.array(self.lengths)
+        all_starts = np.cumsum(all_lengths) - all_lengths
+        lengths = all_lengths[sentences]
+        index = np.repeat(all_starts[sentences], lengths) + ramp(lengths)
+        tokens = to_device(torch.from_numpy(index), self.ids.device)
+        selected = Ragged(
+            self.ids.index_select(0, tokens),
+            self.positions.index_select(0, tokens),
+            self.types.index_select(0, tokens),
+            tuple(lengths.tolist()),
+        )
+        return selected, tokens
 
     def repeated(self, times: int) -> "Ragged":
         """All sentences `times` times, one round after the other."""
-        ids, positions, types = (x.repeat(times) for x in (self.ids, self.positions, self.types))
-        return Ragged(ids, positions, types, self.lengths * times)
+        return Ragged(
+            self.ids.repeat(times), self.positions.repeat(times), self.types.repeat(times), self.lengths * times
+        )
 
     def to(self, device: torch.device) -> "Ragged":
         """The same batch on another device."""
         if self.ids.device == device:
             return self
+        # stacked, so that there is one copy to the device instead of three
         together = to_device(torch.stack([self.ids, self.positions, self.types]), device)
-        ids, positions, types = together.unbind()
-        return replace(self, ids=ids, positions=positions, types=types)
+        return replace(self, ids=together[0], positions=together[1], types=together[2])
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -102,7 +125,7 @@ class Ragged:
     @cached_property
     def cu_seqlens(self) -> Tensor:
         """Cumulative sequence lengths, starting at 0, as variable-length kernels expect: int32 [B + 1]."""
-        ends = np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int32)
+        ends = np.cumsum([0, *self.lengths]).astype(np.int32)
         return to_device(torch.from_numpy(ends), self.ids.device)
 
     @cached_property
@@ -117,12 +140,15 @@ class Ragged:
         The index of each cell's token in a padded [B, L], an arbitrary one for padding: int64 [B * L]. The index of
         each token's cell: int64 [T]. The mask of the cells that hold tokens: bool [B, L].
         """
-        starts, longest = self.starts[:, None], max(self.lengths)
-        columns = torch.arange(longest, device=self.ids.device)
-        tokens = (starts + columns).clamp(max=len(self.ids) - 1).flatten()
-        shifts = torch.arange(len(self), device=self.ids.device) * longest - self.starts
-        shift = torch.repeat_interleave(shifts, self.lengths_on_device, output_size=len(self.ids))
-        cells = torch.arange(len(self.ids), device=self.ids.device) + shift
+        device = self.ids.device
+        longest = max(self.lengths)
+        columns = torch.arange(longest, device=device)
+        tokens = (self.starts[:, None] + columns).clamp(max=len(self.ids) - 1).flatten()
+        # a token of sentence b moves from start[b] + column to b * L + column
+        shifts = torch.arange(len(self), device=device) * longest - self.starts
+        cells = torch.arange(len(self.ids), device=device)
+        # with its size given, repeat_interleave needs no device sync
+        cells = cells + torch.repeat_interleave(shifts, self.lengths_on_device, output_size=len(self.ids))
         return tokens, cells, columns < self.lengths_on_device[:, None]
 
     @cached_property
@@ -130,33 +156,19 @@ class Ragged:
         """Consecutive sentences of equal length, as (number of sentences, their length)."""
         return [(len(list(run)), length) for length, run in groupby(self.lengths)]
 
-    def head_order(self, heads: int) -> tuple[Tensor, Tensor]:
-        """Indices that reorder the rows of [T * H, ...] so that each head of a sentence is contiguous, int64 [T * H].
-
-        The order of axes changes from group, sentence, token, head to group, sentence, head, token. The second tensor
-        is the inverse permutation.
-        """
-        cached = self.__dict__.get("_orders")
-        if cached is None or len(cached[0]) != len(self.ids) * heads:
-            lengths = np.array(self.lengths)
-            rows = np.repeat(lengths, heads)  # number of tokens for each sentence and head
-            starts = np.repeat(np.cumsum(lengths) - lengths, heads)
-            head = np.tile(np.arange(heads), len(lengths))
-            order = (np.repeat(starts, rows) + ramp(rows)) * heads + np.repeat(head, rows)
-            on_device = to_device(torch.from_numpy(order), self.ids.device)
-            cached = self.__dict__["_orders"] = (on_device, inverse(on_device))
-        return cached
+    @cached_property
+    def memo(self) -> dict[Any, Any]:
+        """Empty at first: other modules keep here what they compute from the lengths once for all layers."""
+        return {}
 
     @cached_property
-    def by_length(self) -> "tuple[Ragged, Tensor, Tensor] | None":
-        """The batch sorted by length, with the token order [T] and the sentence order [B] that sort it.
-
-        None if the batch is already sorted. The sort is stable.
-        """
+    def by_length(self) -> SortedBatch | None:
+        """The batch sorted by length, stably, with the orders that sort it; None if it is already sorted."""
         order = np.argsort(self.lengths, kind="stable")
         if (order[1:] > order[:-1]).all():
             return None
-        return *self.select(order), to_device(torch.from_numpy(order), self.ids.device)
+        ragged, tokens = self.select(order)
+        return SortedBatch(ragged, tokens, to_device(torch.from_numpy(order), self.ids.device))
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
@@ -171,10 +183,10 @@ def inverse(order: Tensor) -> Tensor:
     return torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
 
 
-def _joined(rows: Sequence[Sequence[int]]) -> Tensor:
-    return torch.from_numpy(np.concatenate([np.asarray(row, dtype=np.int64) for row in rows]))
-
-
 def ramp(lengths: np.ndarray) -> np.ndarray:
     """0, 1, ..., length - 1 for each length, which may be 0, concatenated."""
     return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+
+
+def _concatenate(rows: Sequence[Sequence[int]]) -> Tensor:
+    return torch.from_numpy(np.concatenate([np.asarray(row, dtype=np.int64) for row in rows]))

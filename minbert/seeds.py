@@ -11,8 +11,10 @@ def digest(seed: int, *counter: int | str) -> bytes:
 
     NumPy integers count as Python's. Raises `TypeError` for a float.
     """
-    tagged = (f"str:{part}" if isinstance(part, str) else f"int:{index(part)}" for part in counter)
-    return hashlib.blake2b("\x1f".join([str(index(seed)), *tagged]).encode("utf-8"), digest_size=32).digest()
+    parts = [str(index(seed))]
+    for part in counter:
+        parts.append(f"str:{part}" if isinstance(part, str) else f"int:{index(part)}")
+    return hashlib.blake2b("\x1f".join(parts).encode("utf-8"), digest_size=32).digest()
 
 
 def numpy_generator(seed: int, *counter: int | str) -> np.random.Generator:

@@ -8,6 +8,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ from minbert.files import cached, key_hash, require_file, sha256_of
 from minbert.tokenizer import Tokenizer
 
 _CHUNK = 4096  # rows that the tokenizer takes at once
-_VERSION = 5
-_ARRAYS = ("labels", "ids", "ends", "text", "text_ends")
+_VERSION = 6
+_END = "\0"  # after each string in the cache; readers refuse texts that hold it
 
 
 @dataclass(frozen=True)
@@ -34,76 +35,116 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Skipped:
-    """A line number and a reason: a row that was skipped, or a warning for a kept row."""
+class Issue:
+    """The line of a row and what is wrong with it: a row that was skipped, or a warning for a kept one."""
 
     line: int
-    why: str
+    reason: str
+
+    def manifest_entry(self) -> dict[str, Any]:
+        """For the manifest."""
+        return {"line": self.line, "why": self.reason}
 
 
 ReaderReport = dict[str, Any]
 """What a reader reports about the whole file, such as counts; stored in the cache's metadata."""
 
 
+class StoredStrings(Sequence[str]):
+    """Strings as one array of UTF-8 bytes, each with `_END` behind it; a start that needs no texts decodes none.
+
+    The first access by index decodes and keeps all; iterating decodes without keeping.
+    """
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    @classmethod
+    def store(cls, strings: Sequence[str]) -> "StoredStrings":
+        """The strings as bytes."""
+        joined = "".join([f"{string}{_END}" for string in strings])
+        return cls(np.frombuffer(joined.encode(), dtype=np.uint8))
+
+    def _decode(self) -> list[str]:
+        return self.array.tobytes().decode().split(_END)[:-1]
+
+    @cached_property
+    def _strings(self) -> list[str]:
+        return self._decode()
+
+    def __len__(self) -> int:
+        return len(self._strings)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._decode())
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._strings[index]
+
+
 @dataclass(frozen=True)
 class TokenCache:
-    """The rows of one data file, with `columns` texts per row; row i, column c is text number i * columns + c."""
+    """The rows of one data file, with `num_texts` texts each; text c of row i has the index i * num_texts + c."""
 
     source: Path
     sha256: str
-    columns: int
-    skipped: tuple[Skipped, ...]
-    warnings: tuple[Skipped, ...]
+    num_texts: int
+    row_ids: Sequence[str] = field(repr=False)
+    texts: Sequence[str] = field(repr=False)  # as they were tokenised
     labels: np.ndarray = field(repr=False)
-    _ids: np.ndarray = field(repr=False)
-    _ends: np.ndarray = field(repr=False)
-    _text: np.ndarray = field(repr=False)
-    _text_ends: np.ndarray = field(repr=False)
+    token_ids: np.ndarray = field(repr=False)  # of all texts, joined
+    ends: np.ndarray = field(repr=False)  # 0, then where each text's token ids end
+    skipped: tuple[Issue, ...] = ()
+    warnings: tuple[Issue, ...] = ()
     report: ReaderReport = field(default_factory=dict)
     key: str = ""  # differs where any row, text or token id may differ
-    left_out: int = 0  # rows that `first` dropped
+    left_out: int = 0  # rows that `first` dropped, and rows of other splits
 
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def columns(self) -> int:
+        """The former name of `num_texts`."""
+        return self.num_texts
+
     def ids(self, row: int, column: int = 0) -> np.ndarray:
         """Token ids of one text, not truncated and without special tokens."""
-        number = row * self.columns + column
-        return self._ids[self._ends[number] : self._ends[number + 1]]
+        index = row * self.num_texts + column
+        return self.token_ids[self.ends[index] : self.ends[index + 1]]
 
     def token_counts(self) -> np.ndarray:
-        """Number of tokens of every text: [rows, columns]."""
-        return np.diff(self._ends).reshape(-1, self.columns)
+        """Number of tokens of every text: [rows, num_texts]."""
+        return np.diff(self.ends).reshape(-1, self.num_texts)
 
     def text(self, row: int, column: int = 0) -> str:
         """One text, as it was tokenised."""
-        return self._string(row * (self.columns + 1) + 1 + column)
+        return self.texts[row * self.num_texts + column]
 
     def row_id(self, row: int) -> str:
         """The id of a row."""
-        return self._string(row * (self.columns + 1))
+        return self.row_ids[row]
 
     def rows(self) -> Iterator[Row]:
         """The kept rows, without line numbers and warnings."""
-        for number, label in enumerate(self.labels):
-            texts = tuple(self.text(number, column) for column in range(self.columns))
-            yield Row(self.row_id(number), texts, float(label))
+        for index, (row_id, label) in enumerate(zip(self.row_ids, self.labels.tolist(), strict=True)):
+            start = index * self.num_texts
+            yield Row(row_id, tuple(self.texts[start : start + self.num_texts]), label)
 
     def first(self, count: int) -> "TokenCache":
         """The first `count` rows, or all if there are no more."""
         if count >= len(self):
             return self
+        texts = count * self.num_texts
         return replace(
             self,
+            row_ids=self.row_ids[:count],
+            texts=self.texts[:texts],
             labels=self.labels[:count],
-            _ends=self._ends[: count * self.columns + 1],
-            _text_ends=self._text_ends[: count * (self.columns + 1) + 1],
+            ends=self.ends[: texts + 1],
             key=f"{self.key}, first {count}",
-            left_out=len(self) - count,
+            left_out=self.left_out + len(self) - count,
         )
-
-    def _string(self, number: int) -> str:
-        return bytes(self._text[self._text_ends[number] : self._text_ends[number + 1]]).decode("utf-8")
 
     @property
     def read(self) -> int:
@@ -112,15 +153,13 @@ class TokenCache:
 
     def manifest_entry(self) -> dict[str, Any]:
         """Numbers of rows read, kept and labelled, and the skipped rows and warnings, for the manifest."""
-        return {
-            "file": str(self.source),
-            "sha256": self.sha256,
-            "read": self.read,
-            "kept": len(self),
-            **({"left_out": self.left_out} if self.left_out else {}),
+        entry = {"file": str(self.source), "sha256": self.sha256, "read": self.read, "kept": len(self)}
+        if self.left_out:
+            entry["left_out"] = self.left_out
+        return entry | {
             "labelled": int(np.isfinite(self.labels).sum()),
-            "skipped": [{"line": row.line, "why": row.why} for row in self.skipped],
-            "noted": [{"line": row.line, "why": row.why} for row in self.warnings],
+            "skipped": [issue.manifest_entry() for issue in self.skipped],
+            "noted": [issue.manifest_entry() for issue in self.warnings],
         }
 
 
@@ -129,72 +168,108 @@ def digest(source: Path, companions: Sequence[Path] = ()) -> str:
 
     Raises `UserError` if a file is missing.
     """
-    first, *further = (sha256_of(require_file(path)) for path in (source, *companions))
-    return hashlib.sha256(" ".join([first, *further]).encode()).hexdigest() if companions else first
+    hashes = [sha256_of(require_file(path)) for path in (source, *companions)]
+    if len(hashes) == 1:
+        return hashes[0]
+    return hashlib.sha256(" ".join(hashes).encode()).hexdigest()
 
 
 def load(
     source: Path,
-    rows: Iterable[Row | Skipped | ReaderReport],
+    rows: Iterable[Row | Issue | ReaderReport],
     reader_name: str,
-    columns: int,
     tokenizer: Tokenizer,
     *,
     sha256: str = "",
 ) -> TokenCache:
     """The token cache of a data file, built on a cache miss; a hit reads nothing from `rows`, a lazy reader.
 
-    `sha256` is the `digest` of all files that the reader opens, if there are several, such as one with the labels.
-    Raises `UserError` if the reader finds an invalid row.
+    `sha256` is the `digest` of all files that the reader opens, if there are several, such as one with the labels. An
+    `other_splits` of the reader's report counts as left out. Raises `UserError` if the reader finds an invalid row.
     """
     content = sha256 or digest(source)
-    key = (_VERSION, content, reader_name, columns, tokenizer.fingerprint)
-    arrays, record = cached("tokens", key, lambda: _tokenised(rows, columns, tokenizer))
-    skipped, warnings = (tuple(Skipped(*row) for row in record[name]) for name in ("skipped", "noted"))
-    labels, ids, ends, text, text_ends = (arrays[name] for name in _ARRAYS)
-    report, name = record["facts"], key_hash(key)
-    return TokenCache(source, content, columns, skipped, warnings, labels, ids, ends, text, text_ends, report, name)
+    key = (_VERSION, content, reader_name, tokenizer.fingerprint)
+
+    def build() -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        cache = _tokenise(rows, tokenizer)
+        arrays = {
+            "row_ids": StoredStrings.store(cache.row_ids).array,
+            "texts": StoredStrings.store(cache.texts).array,
+            "labels": cache.labels,
+            "token_ids": cache.token_ids,
+            "ends": cache.ends,
+        }
+        record = {
+            "num_texts": cache.num_texts,
+            "skipped": [(issue.line, issue.reason) for issue in cache.skipped],
+            "warnings": [(issue.line, issue.reason) for issue in cache.warnings],
+            "report": cache.report,
+        }
+        return arrays, record
+
+    arrays, record = cached("tokens", key, build)
+    return TokenCache(
+        source,
+        content,
+        record["num_texts"],
+        StoredStrings(arrays["row_ids"]),
+        StoredStrings(arrays["texts"]),
+        arrays["labels"],
+        arrays["token_ids"],
+        arrays["ends"],
+        tuple(Issue(*row) for row in record["skipped"]),
+        tuple(Issue(*row) for row in record["warnings"]),
+        record["report"],
+        key_hash(key),
+        record["report"].get("other_splits", 0),
+    )
 
 
-def in_memory(rows: Iterable[Row], columns: int, tokenizer: Tokenizer) -> TokenCache:
+def in_memory(rows: Iterable[Row], tokenizer: Tokenizer) -> TokenCache:
     """A token cache of rows that come from no file; nothing is written to disk."""
-    arrays, _ = _tokenised(rows, columns, tokenizer)
-    labels, ids, ends, text, text_ends = (arrays[name] for name in _ARRAYS)
-    return TokenCache(Path("-"), "", columns, (), (), labels, ids, ends, text, text_ends)
+    return _tokenise(rows, tokenizer)
 
 
-def _tokenised(
-    rows: Iterable[Row | Skipped | ReaderReport], columns: int, tokenizer: Tokenizer
-) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The arrays of a `TokenCache`, and what the reader reports besides the rows."""
-    skipped: list[tuple[int, str]] = []
-    warnings: list[tuple[int, str]] = []
+def _tokenise(rows: Iterable[Row | Issue | ReaderReport], tokenizer: Tokenizer) -> TokenCache:
+    skipped: list[Issue] = []
+    warnings: list[Issue] = []
     report: ReaderReport = {}
+    row_ids: list[str] = []
+    texts: list[str] = []
     labels: list[float] = []
-    ids: list[np.ndarray] = []
-    texts: list[bytes] = []
+    token_ids = [np.zeros(0, dtype=np.int32)]
+    lengths: list[int] = []
+    num_texts = 0
     stream = iter(rows)
     while chunk := list(islice(stream, _CHUNK)):
-        kept = [row for row in chunk if isinstance(row, Row)]
-        assert all(len(row.texts) == columns for row in kept), f"a row without {columns} texts"
-        skipped += [(row.line, row.why) for row in chunk if isinstance(row, Skipped)]
-        warnings += [(row.line, row.note) for row in kept if row.note]
-        for part in (row for row in chunk if isinstance(row, dict)):
-            report |= part
-        labels += [row.label for row in kept]
-        encoded = tokenizer.encode([text for row in kept for text in row.texts])
-        ids += [np.asarray(row, dtype=np.int32) for row in encoded]
-        texts += [text.encode("utf-8") for row in kept for text in (row.id, *row.texts)]
-    arrays = {
-        "labels": np.array(labels, dtype=np.float64),
-        "ids": np.concatenate([np.zeros(0, dtype=np.int32), *ids]),
-        "ends": _ends(ids),
-        "text": np.frombuffer(b"".join(texts), dtype=np.uint8),
-        "text_ends": _ends(texts),
-    }
-    return arrays, {"skipped": skipped, "noted": warnings, "facts": report}
-
-
-def _ends(pieces: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
-    """0, then the end of each piece in their concatenation."""
-    return np.cumsum([0, *map(len, pieces)], dtype=np.int64)
+        new_texts: list[str] = []
+        for row in chunk:
+            if isinstance(row, Issue):
+                skipped.append(row)
+            elif isinstance(row, dict):
+                report |= row
+            else:
+                num_texts = num_texts or len(row.texts)
+                assert len(row.texts) == num_texts, f"{len(row.texts)} texts after a row with {num_texts}"
+                row_ids.append(row.id)
+                labels.append(row.label)
+                new_texts += row.texts
+                if row.note:
+                    warnings.append(Issue(row.line, row.note))
+        encoded = tokenizer.encode(new_texts)
+        lengths += map(len, encoded)
+        token_ids += [np.asarray(ids, dtype=np.int32) for ids in encoded]
+        texts += new_texts
+    return TokenCache(
+        Path("-"),
+        "",
+        num_texts or 1,
+        row_ids,
+        texts,
+        np.array(labels, dtype=np.float64),
+        np.concatenate(token_ids),
+        np.cumsum([0, *lengths], dtype=np.int64),
+        tuple(skipped),
+        tuple(warnings),
+        report,
+    )

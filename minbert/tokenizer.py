@@ -8,25 +8,12 @@ from pathlib import Path
 import tokenizers
 from tokenizers import BertWordPieceTokenizer
 from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
 
-from minbert.errors import UserError, reason, short_repr
+from minbert.errors import UserError, reason
 from minbert.files import read_json_object, write_atomic, write_json
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-_RULES: dict[str, tuple[str, bool | None]] = {
-    "do_lower_case": ("lowercase", True),
-    "strip_accents": ("strip_accents", None),
-    "tokenize_chinese_chars": ("handle_chinese_chars", True),
-}
-"""Key of `tokenizer_config.json` -> (option of `BertWordPieceTokenizer`, its value where the key is missing)."""
-# The parts of a tokenizer.json and their types; the library's other types may run a pattern of the file's own.
-_PARTS: dict[str, tuple[str | None, ...]] = {
-    "model": ("WordPiece", ""),
-    "normalizer": ("BertNormalizer",),
-    "pre_tokenizer": ("BertPreTokenizer",),
-    "post_processor": ("TemplateProcessing", "BertProcessing", None),
-    "decoder": ("WordPiece", None),
-}
 _WITHOUT_EFFECT = ("post_processor", "decoder")
 """Parts of a tokenizer.json that `Tokenizer.encode` does not use; transformers' versions write different ones."""
 
@@ -41,9 +28,12 @@ class Tokenizer:
         self._library = library
         self.size: int = library.get_vocab_size()
         self.lowercase = library.normalizer.lowercase
-        self.cls, self.sep = vocabulary["[CLS]"], vocabulary["[SEP]"]
-        rules = {part: rule for part, rule in json.loads(library.to_str()).items() if part not in _WITHOUT_EFFECT}
-        self.fingerprint = hashlib.sha256(json.dumps(rules).encode("utf-8")).hexdigest()
+        self.cls = vocabulary["[CLS]"]
+        self.sep = vocabulary["[SEP]"]
+        content = json.loads(library.to_str())
+        for part in _WITHOUT_EFFECT:
+            del content[part]
+        self.fingerprint = hashlib.sha256(json.dumps(content).encode("utf-8")).hexdigest()
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":
@@ -51,9 +41,10 @@ class Tokenizer:
 
         Raises `UserError` if they are missing, invalid, or not a WordPiece tokenizer.
         """
-        for name, open_file in (("tokenizer.json", _from_json), ("vocab.txt", _from_vocabulary)):
-            if (folder / name).is_file():
-                return cls(open_file(folder / name))
+        if (folder / "tokenizer.json").is_file():
+            return cls(_from_json(folder / "tokenizer.json"))
+        if (folder / "vocab.txt").is_file():
+            return cls(_from_vocabulary(folder / "vocab.txt"))
         raise UserError(f"{folder}: neither tokenizer.json nor vocab.txt")
 
     def check_fits(self, rows: int, source: str) -> None:
@@ -70,8 +61,9 @@ class Tokenizer:
 
         transformers' tokenizer truncates to `max_length` tokens, the encoder's number of positions.
         """
-        pieces = sorted(self._library.get_vocab().items(), key=lambda item: item[1])
-        write_atomic(folder / "vocab.txt", "".join(f"{piece}\n" for piece, _ in pieces))
+        vocabulary = self._library.get_vocab()
+        pieces = sorted(vocabulary, key=vocabulary.__getitem__)
+        write_atomic(folder / "vocab.txt", "".join(f"{piece}\n" for piece in pieces))
         write_atomic(folder / "tokenizer.json", self._library.to_str(pretty=True))
         rules = self._library.normalizer
         config = {
@@ -96,42 +88,31 @@ def _from_vocabulary(path: Path) -> tokenizers.Tokenizer:
     vocabulary = {piece: number for number, piece in enumerate(pieces)}
     if len(vocabulary) != len(pieces):
         raise UserError(f"{path}: {len(pieces) - len(vocabulary)} of {len(pieces)} lines are duplicates")
-    _demand_special(vocabulary, path)
-    return BertWordPieceTokenizer(vocabulary, **_options(path.with_name("tokenizer_config.json")))._tokenizer
-
-
-def _options(path: Path) -> dict[str, bool | None]:
-    """The normalisation rules of a `tokenizer_config.json`, under the names of `BertWordPieceTokenizer`."""
-    content = read_json_object(path) if path.is_file() else {}
-    options: dict[str, bool | None] = {}
-    for key, (name, usual) in _RULES.items():
-        options[name] = value = content.get(key, usual)
-        if not isinstance(value, bool) and (usual is not None or value is not None):
-            raise UserError(f"{path}: {key} must be true or false, not {short_repr(value)}")
-    return options
+    _require_special(vocabulary, path)
+    config_path = path.with_name("tokenizer_config.json")
+    config = read_json_object(config_path) if config_path.is_file() else {}
+    wordpiece = BertWordPieceTokenizer(
+        vocabulary,
+        lowercase=config.get("do_lower_case", True),
+        strip_accents=config.get("strip_accents"),
+        handle_chinese_chars=config.get("tokenize_chinese_chars", True),
+    )
+    return wordpiece._tokenizer
 
 
 def _from_json(path: Path) -> tokenizers.Tokenizer:
-    """The tokenizer of a `tokenizer.json`: BERT's WordPiece, whose parts cannot hang or crash the library."""
-    content = read_json_object(path)
-    for part, kinds in _PARTS.items():
-        kind = content[part].get("type", "") if isinstance(content.get(part), dict) else content.get(part)
-        if kind not in kinds:
-            raise UserError(f"{path}: not BERT's WordPiece tokenizer: its {part} is {short_repr(kind)}")
+    """The tokenizer of a `tokenizer.json` with BERT's WordPiece."""
     try:
-        library = tokenizers.Tokenizer.from_str(json.dumps(content))
+        library = tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises no narrower type
-        raise UserError(f"{path}: not BERT's WordPiece tokenizer: {reason(error)}") from error
-    if not isinstance(library.model, WordPiece) or library.model.unk_token != "[UNK]":
+        raise UserError(f"{path}: not a tokenizer: {reason(error)}") from error
+    if not isinstance(library.model, WordPiece) or not isinstance(library.normalizer, BertNormalizer):
         raise UserError(f"{path}: not BERT's WordPiece tokenizer")
-    _demand_special(library.get_vocab(with_added_tokens=False), path)
-    ids = library.get_vocab().values()
-    if set(ids) != set(range(len(ids))):
-        raise UserError(f"{path}: the ids of its {len(ids)} pieces are not the numbers from 0 to {len(ids) - 1}")
+    _require_special(library.get_vocab(), path)
     return library
 
 
-def _demand_special(vocabulary: Mapping[str, int], path: Path) -> None:
+def _require_special(vocabulary: Mapping[str, int], path: Path) -> None:
     missing = [token for token in _SPECIAL if token not in vocabulary]
     if missing:
         raise UserError(f"{path}: the vocabulary lacks {', '.join(missing)}")

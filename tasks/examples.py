@@ -1,17 +1,20 @@
-"""Examples as views of the token cache: rows of sentences, which both stages collate into ragged batches.
+"""Examples: the rows of a token cache as inputs of the encoder, which both stages collate into ragged batches.
 
 Axes: B rows of a batch.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self, TypeVar
+from typing import Self, TypeAlias, TypeVar
 
 import numpy as np
 
 from minbert.ragged import Ragged
 from minbert.token_cache import TokenCache
 from minbert.train.plan import PlannedBatch
+
+Input = tuple[list[int], list[int]]
+"""The token ids and the token types of one sequence."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +40,19 @@ class Examples:
 
     def lengths(self) -> np.ndarray:
         """Length of each row as one input, with special tokens, for sorting: int [rows]. `paper` has one more."""
-        return np.minimum(self.cache.token_counts().sum(1) + self.cache.columns + 1, self.max_length)
+        tokens = self.cache.token_counts().sum(1)
+        return np.minimum(tokens + self.cache.num_texts + 1, self.max_length)
 
     def truncated(self, form: str = "bi") -> tuple[int, int]:
-        """Number of inputs longer than `max_length`, and number of inputs: every text by itself."""
-        lengths = self.cache.token_counts() + 2
+        """Number of inputs longer than `max_length`, and number of inputs.
+
+        An input of the form `bi` is a text by itself, of the other forms a whole row.
+        """
+        tokens = self.cache.token_counts()
+        if form == "bi" or self.cache.num_texts == 1:
+            lengths = tokens + 2
+        else:
+            lengths = tokens.sum(1) + (4 if form == "paper" else 3)
         return int((lengths > self.max_length).sum()), lengths.size
 
     def changed(self, changes: Mapping[tuple[int, int], Sequence[int]]) -> Self:
@@ -50,69 +61,64 @@ class Examples:
 
     def ids(self, row: int, column: int) -> list[int]:
         """Token ids of one text, neither truncated nor with special tokens."""
-        new = self.changes.get((row, column)) if self.changes else None
-        return self.cache.ids(row, column).tolist() if new is None else list(new)
+        if (row, column) in self.changes:
+            return list(self.changes[row, column])
+        return self.cache.ids(row, column).tolist()
 
     def sentence(self, row: int, column: int) -> list[int]:
         """[CLS] text [SEP] of one text, truncated to `max_length`."""
         return [self.cls, *self.ids(row, column)[: self.max_length - 2], self.sep]
 
-
-class Single(Examples):
-    """One sentence per row; `form` makes no difference."""
-
-    def ragged(self, rows: np.ndarray, form: str = "") -> Ragged:
-        """[CLS] a [SEP] for each row: B sentences."""
-        return Ragged.from_lists([self.sentence(row, 0) for row in rows])
-
-
-class Pair(Examples):
-    """Two sentences per row."""
-
-    def ragged(self, rows: np.ndarray, form: str) -> Ragged:
-        """`cross`: [CLS] a [SEP] b [SEP], token types 0 and 1. `paper`: [CLS] a [SEP] [CLS] b [SEP], token type 0.
-
-        Both give B sequences. `bi` gives 2B: [CLS] a [SEP] of every row, then [CLS] b [SEP] of every row. `joint` gives
-        3B: those of `cross`, then those of `bi`.
-        """
-        sentences = [self.alone(row, column) for column in (0, 1) for row in rows] if form in ("bi", "joint") else []
-        if form == "bi":
-            return Ragged.from_lists([ids for ids, _ in sentences])
-        joined = [self.joined(row, form) for row in rows] + sentences
-        return Ragged.from_lists([ids for ids, _ in joined], [types for _, types in joined])
-
-    def alone(self, row: int, column: int) -> tuple[list[int], list[int]]:
-        """Token ids and token types of one text by itself, [CLS] a [SEP]."""
+    def alone(self, row: int, column: int) -> Input:
+        """One text by itself, [CLS] a [SEP]."""
         ids = self.sentence(row, column)
         return ids, [0] * len(ids)
 
-    def joined(self, row: int, form: str = "cross") -> tuple[list[int], list[int]]:
-        """Token ids and token types of a row's texts in one sequence, of the form `cross` or `paper` of `ragged`."""
+    def joined(self, row: int, form: str = "cross") -> Input:
+        """Both texts of a row in one sequence.
+
+        `cross`: [CLS] a [SEP] b [SEP], token types 0 and 1. `paper`: [CLS] a [SEP] [CLS] b [SEP], token type 0.
+        """
         if form == "paper":
-            first, second = self._cut(row, special=4)
+            first, second = self._truncate_pair(row, special=4)
             ids = [self.cls, *first, self.sep, self.cls, *second, self.sep]
             return ids, [0] * len(ids)
-        first, second = self._cut(row, special=3)
-        return [self.cls, *first, self.sep, *second, self.sep], [0] * (len(first) + 2) + [1] * (len(second) + 1)
+        first, second = self._truncate_pair(row, special=3)
+        ids = [self.cls, *first, self.sep, *second, self.sep]
+        return ids, [0] * (len(first) + 2) + [1] * (len(second) + 1)
 
-    def truncated(self, form: str = "bi") -> tuple[int, int]:
-        """As `Examples.truncated`; an input of the other forms than `bi` is a whole row."""
+    def ragged(self, rows: np.ndarray, form: str = "") -> Ragged:
+        """One batch of rows: B sequences [CLS] a [SEP] of single sentences, whatever the form.
+
+        Of pairs, `cross` and `paper` give the B sequences of `joined`. `bi` gives 2B: [CLS] a [SEP] of every row, then
+        [CLS] b [SEP] of every row. `joint` gives 3B: those of `cross`, then those of `bi`.
+        """
+        if self.cache.num_texts == 1:
+            return Ragged.from_lists([self.sentence(row, 0) for row in rows])
+        columns = (0, 1) if form in ("bi", "joint") else ()
+        sentences = [self.sentence(row, column) for column in columns for row in rows]
         if form == "bi":
-            return super().truncated()
-        lengths = self.cache.token_counts().sum(1) + (4 if form == "paper" else 3)
-        return int((lengths > self.max_length).sum()), len(lengths)
+            return Ragged.from_lists(sentences)
+        pairs = [self.joined(row, form) for row in rows]
+        ids = [ids for ids, _ in pairs] + sentences
+        types = [types for _, types in pairs] + [[0] * len(sentence) for sentence in sentences]
+        return Ragged.from_lists(ids, types)
 
-    def _cut(self, row: int, special: int) -> tuple[list[int], list[int]]:
+    def _truncate_pair(self, row: int, special: int) -> tuple[list[int], list[int]]:
         """Both texts, truncated longest first until they fit; the longer one keeps the extra token of an odd room."""
-        first, second = self.ids(row, 0), self.ids(row, 1)
+        first = self.ids(row, 0)
+        second = self.ids(row, 1)
         room = self.max_length - special
-        if len(first) + len(second) > room:
-            short = min(len(first), len(second), room // 2)
-            keep = room - short if len(first) > len(second) else short
-            first, second = first[:keep], second[: room - keep]
-        return first, second
+        if len(first) + len(second) <= room:
+            return first, second
+        shorter = min(len(first), len(second), room // 2)
+        kept = room - shorter if len(first) > len(second) else shorter
+        return first[:kept], second[: room - kept]
 
 
+# former names of examples of single sentences and of pairs
+Single: TypeAlias = Examples
+Pair: TypeAlias = Examples
 E = TypeVar("E", bound=Examples)
 Augmentation = Callable[[E, PlannedBatch], E]
 """Function from the examples and a step to the examples with some of that step's texts changed."""

@@ -4,7 +4,6 @@ Axes: N rows, S systems, R resamples. Every system is scored on the same resampl
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -47,23 +46,24 @@ def resampled(
     The random generator is seeded by (seed, *purpose). `statistic` maps row numbers [r, N] to [..., r]; the result is
     [..., R].
     """
-    rng, size = numpy_generator(seed, *purpose), max(1, _CELLS // count)
-    batches = [min(size, resamples - start) for start in range(0, resamples, size)] or [0]
-    return np.concatenate([statistic(rng.integers(0, count, (batch, count))) for batch in batches], axis=-1)
+    rng = numpy_generator(seed, *purpose)
+    size = max(1, _CELLS // count)
+    values = []
+    for start in range(0, max(resamples, 1), size):
+        rows = rng.integers(0, count, (min(size, resamples - start), count))
+        values.append(statistic(rows))
+    return np.concatenate(values, axis=-1)
 
 
 def bootstrap(
     metric: str, predicted: np.ndarray, gold: np.ndarray, name: str, *, seed: int = 0, resamples: int = RESAMPLES
 ) -> np.ndarray:
     """One of METRICS for S systems on R resamples of the rows: predicted [S, N] and gold [N] to [S, R]."""
-    return resampled(
-        lambda rows: scores(metric, predicted[:, rows], gold[rows]),
-        len(gold),
-        "bootstrap",
-        name,
-        seed=seed,
-        resamples=resamples,
-    )
+
+    def statistic(rows: np.ndarray) -> np.ndarray:
+        return scores(metric, predicted[:, rows], gold[rows])
+
+    return resampled(statistic, len(gold), "bootstrap", name, seed=seed, resamples=resamples)
 
 
 def mean_samples(values: np.ndarray, *purpose: str, seed: int = 0, resamples: int = RESAMPLES) -> np.ndarray:
@@ -84,30 +84,19 @@ def scores(metric: str, predicted: np.ndarray, gold: np.ndarray) -> np.ndarray:
 
 
 def _correlation(predicted: np.ndarray, gold: np.ndarray) -> np.ndarray:
-    x, y = (side - side.mean(-1, keepdims=True) for side in (predicted, gold))
+    x = predicted - predicted.mean(-1, keepdims=True)
+    y = gold - gold.mean(-1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
         r = (x * y).sum(-1) / np.sqrt((x * x).sum(-1) * (y * y).sum(-1))
+    # rounding may leave a constant side with a tiny variance
     constant = (np.ptp(predicted, axis=-1) == 0) | (np.ptp(gold, axis=-1) == 0)
     return np.where(constant, np.nan, r)
 
 
 def verdict(low: float, high: float) -> str:
     """The conclusion from an interval of a difference, in words."""
-    return "better" if low > 0 else "worse" if high < 0 else "cannot be told apart"
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Second system minus first in one metric, over `rows` rows; `interval` is None where it is undefined."""
-
-    name: str
-    metric: str
-    first: float | None
-    second: float | None
-    interval: Interval | None
-    rows: int
-
-    @property
-    def value(self) -> float | None:
-        """The difference, None if either score is undefined."""
-        return None if self.first is None or self.second is None else self.second - self.first
+    if low > 0:
+        return "better"
+    if high < 0:
+        return "worse"
+    return "cannot be told apart"

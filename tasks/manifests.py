@@ -1,62 +1,47 @@
-"""The data sets that the manifest of a run names, and the manifests of the runs that its encoder comes from."""
+"""What the manifest of a run says of its data, its sessions, and the runs that its encoder comes from."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from minbert.files import read_json
 
 
-class SkippedRow(BaseModel):
-    """A row of a data file that was skipped, or kept with a warning."""
-
-    line: int | None = None
-    why: str = ""
-    file: str = ""
+def sessions(manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    """The start of a run and each resume: `started`, `seconds`, `from_step`, `to_step`. Older runs call them parts."""
+    return manifest["sessions"] if "sessions" in manifest else manifest["parts"]
 
 
-class RecordedData(BaseModel):
-    """A data file, or several that are read as one, with the number of their rows; None where it is not known."""
+def data_entries(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The entries of the data sets by name: `train sst` of stage two; `train`, `sts_dev`, `sts_dev STS12` of stage one.
 
-    file: str = ""
-    sha256: str = ""
-    files: list["RecordedData"] = []
-    name: str = ""
-    read: int | None = None
-    kept: int | None = None
-    labelled: int | None = None
-    skipped: list[SkippedRow] = []
-    noted: list[SkippedRow] = []
-    counts: dict[str, int] = {}
-    absent: list[str] = []
-    also_in: dict[str, int] = {}
-    also_in_test: dict[str, int] = {}
-    dev_pairs_seen: int = 0
-    transductive: bool = False
-    weights_transductive: bool = False
-
-    @property
-    def rows(self) -> int | None:
-        """The number of rows that are kept: of triplets, if the set holds these."""
-        return self.counts.get("triplets") if self.kept is None else self.kept
-
-    @property
-    def scored(self) -> int:
-        """The number of rows with a label."""
-        return (self.rows or 0) if self.labelled is None else self.labelled
+    An entry has `file` and `sha256`, or `files` with these of each; the rows `read`, `kept` and `labelled`, or `counts`
+    of them; and the rows `skipped` and `noted`.
+    """
+    data = manifest["data"]
+    entries = {}
+    if "tasks" in manifest["all_settings"]:
+        for split, of_split in data.items():
+            for task, entry in of_split.items():
+                entries[f"{split} {task}"] = entry
+        return entries
+    entries["train"] = data["train"]
+    entries["sts_dev"] = data["sts_dev"]
+    # several dev sets are entries in the entry of all of them
+    for name, value in data["sts_dev"].items():
+        if isinstance(value, dict) and "file" in value:
+            entries[f"sts_dev {name}"] = value
+    return entries
 
 
-def data_sets(data: Any, name: str = "") -> Iterator[tuple[str, RecordedData]]:
-    """The sets of data under a manifest's `data` by the path of their keys: `train sst`, or `sts_dev`."""
-    if not isinstance(data, dict):
-        return
-    if {"file", "files", "kept"} & data.keys():
-        yield name, RecordedData.model_validate(data)
-    for key, value in data.items():
-        if key not in RecordedData.model_fields:
-            yield from data_sets(value, f"{name} {key}".strip())
+def files_of(entry: dict[str, Any]) -> list[dict[str, str]]:
+    """The files of a data set with their hashes."""
+    return [entry] if entry.get("file") else entry.get("files", [])
+
+
+def kept_rows(entry: dict[str, Any]) -> int | None:
+    """The number of rows that are kept: of triplets, if the set holds these."""
+    return entry["kept"] if "kept" in entry else entry.get("counts", {}).get("triplets")
 
 
 def manifest_behind(folder: Path) -> tuple[Path, dict[str, Any]] | None:
@@ -67,7 +52,8 @@ def manifest_behind(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     for path in (folder / "manifest.json", folder.parent / "manifest.json"):
         if path.is_file():
             content = read_json(path)
-            return (path, content) if isinstance(content, dict) and {"data", "settings"} <= content.keys() else None
+            is_run = isinstance(content, dict) and {"data", "settings"} <= content.keys()
+            return (path, content) if is_run else None
     return None
 
 
@@ -75,16 +61,25 @@ def manifests_behind(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
     """The manifests behind an encoder, as `manifest_behind`: that of its run, then those of the encoders before it."""
     manifests: dict[Path, tuple[Path, dict[str, Any]]] = {}
     before: str | Path | None = folder
-    while before and (behind := manifest_behind(Path(before))) and behind[0].resolve() not in manifests:
-        manifests[behind[0].resolve()] = behind
-        before = (behind[1].get("weights") or {}).get("folder")
+    while before:
+        behind = manifest_behind(Path(before))
+        if behind is None or behind[0].resolve() in manifests:
+            break
+        path, content = behind
+        manifests[path.resolve()] = behind
+        before = (content.get("weights") or {}).get("folder")
     return [*manifests.values()]
 
 
-def data_files(data: Any) -> Iterator[tuple[str, str, str]]:
+def data_files(data: Any, use: str = "train") -> Iterator[tuple[str, str, str]]:
     """(file, SHA-256, `train` or `dev`) of the files under a manifest's `data`, without those for testing."""
-    for name, one in data_sets(data):
-        use = next((kind for kind in ("train", "dev", "test") if kind in name), "train")
-        for file in (one, *one.files) if use != "test" else ():
-            if file.file:
-                yield file.file, file.sha256, use
+    if isinstance(data, list):
+        for value in data:
+            yield from data_files(value, use)
+    if isinstance(data, dict):
+        if use != "test" and data.get("file") and "sha256" in data:
+            yield data["file"], data["sha256"], use
+        for key, value in data.items():
+            if key not in ("skipped", "noted"):
+                named = [kind for kind in ("train", "dev", "test") if kind in key]
+                yield from data_files(value, named[0] if named else use)

@@ -10,11 +10,23 @@ S = TypeVar("S", float, np.ndarray)
 CORRELATIONS = ("Pearson's r", "Spearman's rho")
 """The metrics in [-1, 1]."""
 DEV_NORM = "dev norm"
+DESCRIPTIONS = {
+    "dev_norm": ("dev norm", "mean of the task scores"),
+    "sts_dev_spearman": ("STS dev", "Spearman's rho"),
+    "alignment": ("alignment", "mean squared distance (lower is better)"),
+    "uniformity": ("uniformity", "log mean Gaussian potential (lower is better)"),
+    "triplet_accuracy": ("triplet accuracy", "share with cos(a, p) > cos(a, n)"),
+    "frozen_loss": ("frozen loss", "mean NT-Xent without dropout (nats, lower is better)"),
+    "last_epoch_loss": ("last epoch's training loss", "mean (lower is better)"),
+}
+"""Title and unit of the metrics that evaluations and studies record."""
 
 
 def accuracy(predicted: np.ndarray, gold: np.ndarray) -> float | None:
     """Accuracy; None without rows."""
-    return float((predicted == gold).mean()) if len(gold) else None
+    if not len(gold):
+        return None
+    return float((predicted == gold).mean())
 
 
 def pearson(x: np.ndarray, y: np.ndarray) -> float | None:
@@ -38,13 +50,19 @@ def per_class(predicted: np.ndarray, gold: np.ndarray, names: Sequence[str]) -> 
     """`label`, `precision`, `recall`, `f1` and `support` of the classes 0..len(names)-1; None where undefined."""
     if not len(gold):
         return [{"label": name, "precision": None, "recall": None, "f1": None, "support": 0} for name in names]
-    from sklearn.metrics import precision_recall_fscore_support  # here, as it takes a second to import
+    from sklearn.metrics import precision_recall_fscore_support  # takes a second to import
 
-    labels = list(range(len(names)))
-    *scores, support = precision_recall_fscore_support(gold, predicted, labels=labels, zero_division=np.nan)
-    defined = [[None if np.isnan(value) else float(value) for value in column] for column in scores]
-    rows = zip(names, *defined, support.astype(int).tolist(), strict=True)
-    return [dict(zip(("label", "precision", "recall", "f1", "support"), row, strict=True)) for row in rows]
+    precision, recall, f1, support = precision_recall_fscore_support(
+        gold, predicted, labels=list(range(len(names))), zero_division=np.nan
+    )
+    rows = []
+    for index, name in enumerate(names):
+        row: dict[str, Any] = {"label": name}
+        for key, values in (("precision", precision), ("recall", recall), ("f1", f1)):
+            row[key] = None if np.isnan(values[index]) else float(values[index])
+        row["support"] = int(support[index])
+        rows.append(row)
+    return rows
 
 
 def confusion(predicted: np.ndarray, gold: np.ndarray, classes: int) -> np.ndarray:
@@ -59,9 +77,14 @@ def dev_norm(scores: Iterable[tuple[str, S | None]]) -> S:
     A correlation r counts as (r + 1) / 2, another score as it is, and an undefined one as 0. Arrays of scores, of one
     shape, give an array.
     """
-    terms: list[Any] = [
-        0.0 if score is None else (score + 1) / 2 if metric in CORRELATIONS else score for metric, score in scores
-    ]
+    terms: list[Any] = []
+    for metric, score in scores:
+        if score is None:
+            terms.append(0.0)
+        elif metric in CORRELATIONS:
+            terms.append((score + 1) / 2)
+        else:
+            terms.append(score)
     mean: S = sum(terms) / len(terms)
     return mean
 

@@ -18,6 +18,7 @@ from minbert import weights
 from minbert.bert import BertModel
 from minbert.config import BertConfig
 from minbert.errors import UserError
+from minbert.fast import accelerate
 from minbert.fast.graphs import GraphedVectors
 from minbert.optimizer import decay_groups
 from minbert.ragged import Ragged, to_device
@@ -27,7 +28,7 @@ from minbert.train import distributed
 from minbert.train.loop import StepContext
 from minbert.train.plan import PlannedBatch
 from minbert.train.run import InputFiles
-from tasks.examples import Augmentation, Pair, Single, unchanged
+from tasks.examples import Augmentation, Examples, unchanged
 from tasks.settings import MultitaskSettings, TrainingSettings
 from tasks.task import Task
 
@@ -35,8 +36,8 @@ from tasks.task import Task
 class MultitaskModel(nn.Module):
     """An encoder shared by all tasks, and one head per task (CBCL, section 4.2).
 
-    For pairs of the form `joint`, `starting` is an encoder that is not trained: `sentence_encoder`, or else a copy of
-    `encoder`. `pooler` is one of `minbert.pooling.NAMES`.
+    For pairs of the form `joint`, the sentences are also read by an encoder that is not trained: `sentence_encoder`, by
+    default a copy of `encoder`. `pooler` is one of `minbert.pooling.NAMES`.
     """
 
     def __init__(
@@ -51,23 +52,25 @@ class MultitaskModel(nn.Module):
     ) -> None:
         super().__init__()
         self.encoder = encoder
-        self.read = GraphedVectors(encoder, pooler)
-        joint = any(task.columns == 2 and task.pairs == "joint" for task in tasks)
-        self.starting = (sentence_encoder or deepcopy(encoder)).requires_grad_(False) if joint else None
-        self.read_alone = GraphedVectors(self.starting, "mean") if self.starting is not None else None
+        self.vectors = GraphedVectors(encoder, pooler)
+        self.sentence_encoder = None
+        self.sentence_vectors = None
+        if any(task.num_texts == 2 and task.pairs == "joint" for task in tasks):
+            self.sentence_encoder = (sentence_encoder or deepcopy(encoder)).requires_grad_(False)
+            self.sentence_vectors = GraphedVectors(self.sentence_encoder, "mean")
         self.tasks = {task.name: task for task in tasks}
         self.heads = nn.ModuleDict({task.name: task.head(encoder.config.hidden_size, dropout) for task in tasks})
         self.frozen = frozen
         encoder.requires_grad_(not frozen)
 
     def train(self, mode: bool = True) -> "MultitaskModel":
-        """Set training mode; a frozen encoder stays in evaluation mode, as does `starting`."""
+        """Set training mode; a frozen encoder stays in evaluation mode, as does the sentence encoder."""
         super().train(mode)
         self.encoder.train(mode and not self.frozen)
-        self.read.active = mode
-        if self.read_alone is not None:
-            self.read_alone.model.eval()
-            self.read_alone.active = mode
+        self.vectors.active = mode
+        if self.sentence_vectors is not None:
+            self.sentence_vectors.model.eval()
+            self.sentence_vectors.active = mode
         return self
 
     def features(self, task: str, ragged: Ragged, passes: int = 1) -> Tensor:
@@ -75,25 +78,29 @@ class MultitaskModel(nn.Module):
 
         With several `passes` through the encoder, each with its own dropout, the rows of the passes are concatenated.
         """
-        spec, sentences = self.tasks[task], None
-        if spec.columns == 2 and spec.pairs == "joint":
+        spec = self.tasks[task]
+        sentences = None
+        if spec.num_texts == 2 and spec.pairs == "joint":
+            # B sequences of pairs, then the 2B sentences of both sides
             ragged, sentences = ragged.split(len(ragged) // 3)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            by_pass = self.read(ragged.repeated(passes)).chunk(passes)
-            features = torch.cat([spec.features(part) for part in by_pass])
+            vectors_by_pass = self.vectors(ragged.repeated(passes)).chunk(passes)
+            features = torch.cat([spec.features(vectors) for vectors in vectors_by_pass])
         if sentences is None:
             return features
-        return torch.cat([features, self._compared(sentences).repeat(passes, 1)], dim=1)
+        # the sentence encoder has no dropout, so one pass serves all
+        comparison = self.compare_sentences(sentences).repeat(passes, 1)
+        return torch.cat([features, comparison], dim=1)
 
     @torch.no_grad()
-    def _compared(self, ragged: Ragged) -> Tensor:
+    def compare_sentences(self, ragged: Ragged) -> Tensor:
         """[|u - v|; u * v; 5 cos(u, v)] of 2B sentences, first all u, then all v: [B, 2D + 1].
 
-        The mean vectors of `starting` are scaled to length sqrt(D), so that all components are of order 1;
+        The mean vectors of the sentence encoder are scaled to length sqrt(D), so that all components are of order 1;
         the cosine is on the scale of the similarity scores, 0 to 5.
         """
-        assert self.read_alone is not None
-        u, v = F.normalize(self.read_alone(ragged), dim=1).chunk(2)
+        assert self.sentence_vectors is not None
+        u, v = F.normalize(self.sentence_vectors(ragged), dim=1).chunk(2)
         width = u.shape[1]
         cosine = 5 * (u * v).sum(1, keepdim=True)
         return torch.cat([math.sqrt(width) * (u - v).abs(), width * u * v, cosine], dim=1)
@@ -117,18 +124,27 @@ class MultitaskModel(nn.Module):
 
     def _joined(self, task: str, ids_1: Tensor, mask_1: Tensor, ids_2: Tensor, mask_2: Tensor) -> Ragged:
         """Two padded batches of [CLS] text [SEP], in the pair form that the task was trained with."""
-        first, second = (_lists(ids, mask) for ids, mask in ((ids_1, mask_1), (ids_2, mask_2)))
         form = self.tasks[task].pairs
-        sentences = first + second if form in ("bi", "joint") else []
+        first = _lists(ids_1, mask_1)
+        second = _lists(ids_2, mask_2)
         if form == "bi":
-            return Ragged.from_lists(sentences).to(ids_1.device)
+            return Ragged.from_lists(first + second).to(ids_1.device)
         start = 0 if form == "paper" else 1  # a cross-encoder pair has one [CLS]
-        ids = [a + b[start:] for a, b in zip(first, second, strict=True)]
-        types = [[0] * len(a) + [start] * len(b[start:]) for a, b in zip(first, second, strict=True)]
-        return Ragged.from_lists(ids + sentences, types + [[0] * len(text) for text in sentences]).to(ids_1.device)
+        ids = []
+        types = []
+        for a, b in zip(first, second, strict=True):
+            rest = b[start:]
+            ids.append(a + rest)
+            types.append([0] * len(a) + [start] * len(rest))  # the paper's form has token type 0 throughout
+        if form == "joint":
+            for sentence in first + second:
+                ids.append(sentence)
+                types.append([0] * len(sentence))
+        return Ragged.from_lists(ids, types).to(ids_1.device)
 
 
 def _lists(ids: Tensor, mask: Tensor) -> list[list[int]]:
+    """The real tokens of each row of a padded batch."""
     return [row[keep.bool()].tolist() for row, keep in zip(ids, mask, strict=True)]
 
 
@@ -144,13 +160,16 @@ def sentence_encoder(
     if not source:
         return None, {}
     folder = weights.resolve(source, "--sentence-encoder")
-    frozen, trained = (
-        replace(config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, initializer_range=0.0)
-        for config in (BertConfig.read(folder), encoder.config)
-    )
-    if frozen != trained or Tokenizer.load(folder).fingerprint != tokenizer.fingerprint:
+    # dropout and initialisation may differ
+    ignored: dict[str, Any] = {
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "initializer_range": 0.0,
+    }
+    same_sizes = replace(BertConfig.read(folder), **ignored) == replace(encoder.config, **ignored)
+    if not same_sizes or Tokenizer.load(folder).fingerprint != tokenizer.fingerprint:
         raise UserError(f"--sentence-encoder {source}: its sizes or vocabulary are not those of the trained encoder")
-    return BertModel.from_pretrained(folder), {"sentence encoder": (folder, weights.sha256(folder))}
+    return accelerate(BertModel.from_pretrained(folder)), {"sentence encoder": (folder, weights.sha256(folder))}
 
 
 def build(
@@ -180,9 +199,11 @@ def build(
 
 def parameter_groups(model: MultitaskModel, training: TrainingSettings) -> list[dict[str, Any]]:
     """Parameter groups of the optimizer: encoder and heads, each with and without weight decay."""
-    encoder = decay_groups([p for p in model.encoder.parameters() if p.requires_grad], training.weight_decay)
-    heads = decay_groups(model.heads.parameters(), training.weight_decay)
-    return [*encoder, *(group | {"peak_lr": training.head_lr or training.lr} for group in heads)]
+    trained = [p for p in model.encoder.parameters() if p.requires_grad]
+    groups = decay_groups(trained, training.weight_decay)
+    for group in decay_groups(model.heads.parameters(), training.weight_decay):
+        groups.append({**group, "peak_lr": training.head_lr or training.lr})
+    return groups
 
 
 @dataclass
@@ -194,7 +215,7 @@ class MultitaskTrainStep:
     `r_drop` is half of its alpha).
     """
 
-    examples: Mapping[str, Single | Pair]
+    examples: Mapping[str, Examples]
     accumulate: int = 1
     augment: Augmentation[Any] = unchanged
     r_drop: float = 0.0
@@ -202,8 +223,9 @@ class MultitaskTrainStep:
     def backward(self, model: nn.Module, batch: PlannedBatch, context: StepContext) -> dict[str, Tensor]:
         """Compute gradients of the mean loss over the step's rows: each part's sum is divided by the count of all."""
         assert isinstance(model, MultitaskModel)
-        model.read.active = self.accumulate == 1  # further parts would add gradients
-        task, examples = model.tasks[batch.task], self.augment(self.examples[batch.task], batch)
+        model.vectors.active = self.accumulate == 1  # further parts would add gradients
+        task = model.tasks[batch.task]
+        examples = self.augment(self.examples[batch.task], batch)
         passes = 2 if self.r_drop else 1
         total = torch.zeros((), device=context.device)
         for part, rows in enumerate(np.array_split(distributed.own_rows(batch.rows), self.accumulate)):

@@ -9,23 +9,29 @@ sentence a line, for pairs two with a TAB between them. From Python: `tasks.pred
 
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from minbert import token_cache, weights
+from minbert.bert import BertModel
+from minbert.config import BertConfig
 from minbert.errors import UserError
+from minbert.fast import accelerate
 from minbert.files import read_json_object, require_file
-from minbert.train import cli
-
-if TYPE_CHECKING:  # at run time torch would delay `--help`
-    import numpy as np
-
-    from minbert.token_cache import Row
-    from minbert.tokenizer import Tokenizer
-    from tasks.model import MultitaskModel
-    from tasks.task import Task
+from minbert.precision import choose, default_device, supports_bf16
+from minbert.token_cache import Row
+from minbert.tokenizer import Tokenizer
+from minbert.train import checkpoint, cli, start
+from tasks import evaluate, readers, registry
+from tasks.examples import Examples
+from tasks.model import MultitaskModel
+from tasks.runs import finished
+from tasks.task import Task
 
 Sentences = Sequence[str] | Sequence[Sequence[str]]
 """Sentences for a task over single sentences; pairs of sentences for a task over pairs."""
@@ -38,19 +44,19 @@ class Predictor:
     All methods raise `UserError` for a task that the run has no head for, and for inputs of another shape.
     """
 
-    model: "MultitaskModel"
-    tokenizer: "Tokenizer"
+    model: MultitaskModel
+    tokenizer: Tokenizer
     max_length: int
     precision: str
     as_written: frozenset[str] = frozenset()
     """The tasks whose training file was not the course's, so that its texts were not preprocessed."""
 
-    def predict(self, task: str, inputs: Sentences) -> "np.ndarray":
+    def predict(self, task: str, inputs: Sentences) -> np.ndarray:
         """The class of each input (sst 0 to 4, quora 0 or 1), or its score (sts 0 to 5): float64 [inputs]."""
         head = self.task(task)
         return head.predict(self.outputs(head, self.examples(head, inputs)))
 
-    def predict_proba(self, task: str, inputs: Sentences) -> "np.ndarray":
+    def predict_proba(self, task: str, inputs: Sentences) -> np.ndarray:
         """The probability of each class: float64 [inputs, classes]. Raises `UserError` for a task without classes."""
         head = self.task(task)
         probabilities = head.probabilities(self.outputs(head, self.examples(head, inputs)))
@@ -58,56 +64,35 @@ class Predictor:
             raise UserError(f"{task}: predicts a score, and has no classes with probabilities")
         return probabilities
 
-    def task(self, name: str, flag: str = "task") -> "Task":
+    def task(self, name: str, flag: str = "task") -> Task:
         """The task with this name or short name; messages begin with `flag`."""
-        from tasks.registry import resolve_task
-
-        task_name, trained = resolve_task(name, flag), self.model.tasks
+        task_name = registry.resolve_task(name, flag)
+        trained = self.model.tasks
         if task_name not in trained:
             raise UserError(f"{flag}: the run has no head for {task_name}: it was trained on {', '.join(trained)}")
         return trained[task_name]
 
-    def outputs(self, task: "Task", examples: Any) -> "np.ndarray":
+    def outputs(self, task: Task, examples: Any) -> np.ndarray:
         """The head's outputs: float32 [rows] or [rows, C]."""
-        from tasks import evaluate
-
         return evaluate.outputs(self.model, task, examples, self.precision)
 
-    def examples(self, task: "Task", inputs: Sentences) -> Any:
+    def examples(self, task: Task, inputs: Sentences) -> Any:
         """Inputs as examples of a task (`Single` or `Pair`), preprocessed as its training file was."""
-        from minbert import token_cache
-        from tasks.readers import clean_pair, clean_sentence
-
         rows = [(item,) if isinstance(item, str) else tuple(item) for item in inputs]
-        if not rows or isinstance(inputs, str) or any(len(row) != task.columns for row in rows):
-            expected = "sentences" if task.columns == 1 else "pairs of sentences"
-            raise UserError(f"{task.files.short}: the inputs are not a list of one or more {expected}")
-        course = clean_sentence if task.kind == "single" else clean_pair
-        clean = str.strip if task.name in self.as_written else course
-        cleaned = [token_cache.Row("", tuple(map(clean, row))) for row in rows]
-        cache = token_cache.in_memory(cleaned, task.columns, self.tokenizer)
-        return task.examples(cache, self.tokenizer.cls, self.tokenizer.sep, self.max_length)
-
-
-def table(task: "Task", outputs: "np.ndarray", rows: Sequence["Row"]) -> dict[str, list[str]]:
-    """The cells of each column, by its name: the rows' ids, the predictions, and the texts.
-
-    The prediction is a class, its name and its probability (sentiment); 0.0 or 1.0 and the probability of that class
-    (paraphrase); or the similarity from 0 to 5.
-    """
-    predicted, probabilities = task.predict(outputs).tolist(), task.probabilities(outputs)
-    columns = {"id": [row.id for row in rows]}
-    if probabilities is None:
-        columns[task.title] = [f"{value:.4f}" for value in predicted]
-    else:
-        several = len(task.classes) > 2
-        name = "class" if several else f"is_{task.classes[1].replace(' ', '_')}"
-        columns[name] = [task.written(value) for value in predicted]
-        columns |= {"name": [task.classes[int(value)] for value in predicted]} if several else {}
-        columns["probability"] = [f"{row[int(value)]:.4f}" for row, value in zip(probabilities, predicted, strict=True)]
-    for column, name in enumerate(("sentence",) if task.columns == 1 else ("sentence1", "sentence2")):
-        columns[name] = [" ".join(row.texts[column].split()) for row in rows]
-    return columns
+        # a string is a sequence of strings too
+        if not rows or isinstance(inputs, str) or any(len(row) != task.num_texts for row in rows):
+            expected = "sentences" if task.num_texts == 1 else "pairs of sentences"
+            raise UserError(f"{task.files.flag_prefix}: the inputs are not a list of one or more {expected}")
+        clean: Callable[[str], str]
+        if task.name in self.as_written:
+            clean = str.strip
+        elif task.kind == "single":
+            clean = readers.clean_sentence
+        else:
+            clean = readers.clean_pair
+        cleaned = [Row("", tuple(map(clean, row))) for row in rows]
+        cache = token_cache.in_memory(cleaned, self.tokenizer)
+        return Examples(cache, self.tokenizer.cls, self.tokenizer.sep, self.max_length)
 
 
 def load(run: Path | str) -> Predictor:
@@ -118,29 +103,23 @@ def load(run: Path | str) -> Predictor:
     run = Path(run)
     manifest, step = kept(run)
     settings = manifest["all_settings"]
-    from minbert import weights
-    from minbert.bert import BertModel
-    from minbert.config import BertConfig
-    from minbert.fast import accelerate
-    from minbert.precision import choose, default_device, supports_bf16
-    from minbert.tokenizer import Tokenizer
-    from minbert.train import checkpoint, start
-    from tasks import registry
-    from tasks.model import MultitaskModel
-
     device = default_device()
-    config, tokenizer = BertConfig.read(run / "encoder"), Tokenizer.load(run / "encoder")
-    tasks = registry.build(settings["tasks"], settings["pairs"])
+    config = BertConfig.read(run / "encoder")
+    tokenizer = Tokenizer.load(run / "encoder")
     pooler = weights.saved_pooler(run / "encoder") or "cls"
+    tasks = registry.build(settings["tasks"], settings["pairs"])
     model = MultitaskModel(accelerate(BertModel(config)), tasks, dropout=0.0, pooler=pooler)
     checkpoint.load(run / "checkpoints", step, model)
     length = start.resolve_max_length(settings["max_length"], config)
-    recorded = manifest["precision"]
-    lacking = (recorded == "fp16" and device.type == "cpu") or (recorded == "bf16" and not supports_bf16(device))
-    precision = choose("auto" if lacking else recorded, device)
-    trained = manifest["data"].get("train", {})
-    as_written = frozenset(task for task, entry in trained.items() if not entry.get("course", True))
-    return Predictor(model.to(device).eval(), tokenizer, length, precision, as_written)
+    precision = manifest["precision"]
+    # the run's machine may have had what this one has not
+    if (precision == "fp16" and device.type == "cpu") or (precision == "bf16" and not supports_bf16(device)):
+        precision = "auto"
+    as_written = set()
+    for task, entry in manifest["data"].get("train", {}).items():
+        if not entry.get("course", True):
+            as_written.add(task)
+    return Predictor(model.to(device).eval(), tokenizer, length, choose(precision, device), frozenset(as_written))
 
 
 def kept(run: Path) -> tuple[dict[str, Any], int]:
@@ -148,8 +127,6 @@ def kept(run: Path) -> tuple[dict[str, Any], int]:
 
     Raises `UserError` if `run` is not one.
     """
-    from tasks.runs import finished
-
     manifest, scores = finished(run)
     if "tasks" not in manifest.get("all_settings", {}):
         raise UserError(f"{run}: holds no heads: only runs of multitask_train.py can predict")
@@ -162,19 +139,60 @@ def recorded_file(run: Path, task: str, split: str, data: Path | None = None) ->
     It is the file of the recorded name in `data/course` or `data`, or else the recorded one. Raises `UserError` if
     there is none, or if its hash is not the recorded one.
     """
-    from tasks import readers
-
     entry = read_json_object(run / "manifest.json")["data"].get(split, {}).get(task)
     if entry is None:
         raise UserError(f"{run / 'manifest.json'}: names no {split} file of {task}")
     recorded = Path(entry["file"])
-    candidates = [data / "course" / recorded.name, data / recorded.name, recorded] if data else [recorded]
-    path = next((candidate for candidate in candidates if candidate.is_file()), None)
-    if path is None:
-        raise UserError(f"{recorded}: no such file; give the folder that holds {recorded.name} with --data DIR")
-    if readers.digest(path) != entry["sha256"]:
-        raise UserError(f"{path}: not the file that {run} was made with (its hash is not the recorded one)")
-    return path
+    candidates = [recorded]
+    if data is not None:
+        candidates = [data / "course" / recorded.name, data / recorded.name, recorded]
+    for path in candidates:
+        if path.is_file():
+            if readers.digest(path) != entry["sha256"]:
+                raise UserError(f"{path}: not the file that {run} was made with (its hash is not the recorded one)")
+            return path
+    raise UserError(f"{recorded}: no such file; give the folder that holds {recorded.name} with --data DIR")
+
+
+def table(task: Task, outputs: np.ndarray, rows: Sequence[Row]) -> dict[str, list[str]]:
+    """The cells of each column, by its name: the rows' ids, the predictions, and the texts.
+
+    The prediction is a class, its name and its probability (sentiment); 0.0 or 1.0 and the probability of that class
+    (paraphrase); or the similarity from 0 to 5.
+    """
+    predicted = task.predict(outputs).tolist()
+    probabilities = task.probabilities(outputs)
+    columns = {"id": [row.id for row in rows]}
+    if probabilities is None:
+        columns[task.title] = [f"{value:.4f}" for value in predicted]
+    else:
+        labels = [int(value) for value in predicted]
+        written = [task.format_prediction(value) for value in predicted]
+        if len(task.classes) > 2:
+            columns["class"] = written
+            columns["name"] = [task.classes[label] for label in labels]
+        else:
+            columns[f"is_{task.classes[1].replace(' ', '_')}"] = written
+        columns["probability"] = [f"{probabilities[row, label]:.4f}" for row, label in enumerate(labels)]
+    names = ("sentence",) if task.num_texts == 1 else ("sentence1", "sentence2")
+    for column, name in enumerate(names):
+        # a TAB or a line end inside a text would be one of the table's
+        columns[name] = [" ".join(row.texts[column].split()) for row in rows]
+    return columns
+
+
+def read_inputs(path: Path, task: Task) -> list[Row]:
+    """The rows of a file without their labels; rows without a sentence are left out, with a note.
+
+    Raises `UserError` if the file has another form, or no row.
+    """
+    content = readers.read_texts(path, like=task.kind)
+    if not content.rows:
+        raise UserError(f"{path}: holds no {'sentence' if task.num_texts == 1 else 'pair of sentences'}")
+    if content.skipped:
+        count = len(content.rows) + len(content.skipped)
+        print(f"note: {path}: {len(content.skipped):,} of {count:,} rows without a sentence", file=sys.stderr)
+    return content.rows
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -183,17 +201,19 @@ def main(arguments: list[str] | None = None) -> None:
     parser = cli.Parser(prog="python -m tasks.predict", description=description, allow_abbrev=False)
     parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a finished run of multitask_train.py")
     parser.add_argument("--task", required=True, metavar="NAME", help="which head: sst, quora, sts or one of your own")
-    help_ = "a table with a header, or one sentence a line (default: standard input)"
-    parser.add_argument("file", metavar="FILE", nargs="?", default="-", help=help_)
+    file_help = "a table with a header, or one sentence a line (default: standard input)"
+    parser.add_argument("file", metavar="FILE", nargs="?", default="-", help=file_help)
     options = parser.parse_intermixed_args(arguments)
-    from tasks.registry import resolve_task  # here because it imports torch
 
-    resolve_task(options.task)
-    path = require_file(Path(options.file)) if options.file != "-" else None
+    registry.resolve_task(options.task)
+    if options.file != "-":
+        require_file(Path(options.file))
     predictor = load(options.run)
     task = predictor.task(options.task, "--task")
+    path = Path(options.file)
     with tempfile.TemporaryDirectory() as folder:
-        if path is None:
+        if options.file == "-":
+            # the readers look at the first lines before they read
             path = Path(folder) / "standard-input"
             path.write_bytes(sys.stdin.buffer.read())
         rows = read_inputs(path, task)
@@ -203,25 +223,9 @@ def main(arguments: list[str] | None = None) -> None:
         longer = f"longer than {predictor.max_length} tokens and are truncated"
         print(f"note: {path}: {cut:,} of {count:,} inputs are {longer}", file=sys.stderr)
     columns = table(task, predictor.outputs(task, examples), rows)
-    for cells in (columns, *zip(*columns.values(), strict=True)):
+    print("\t".join(columns))
+    for cells in zip(*columns.values(), strict=True):
         print("\t".join(cells))
-
-
-def read_inputs(path: Path, task: "Task") -> list["Row"]:
-    """The rows of a file without their labels; rows without a sentence are left out, with a note.
-
-    Raises `UserError` if the file has another form, or no row.
-    """
-    from minbert.token_cache import Row
-    from tasks.readers import read_texts
-
-    lines = list(read_texts(path, like=task.kind))
-    rows = [row for row in lines if isinstance(row, Row) and all(row.texts)]
-    if not rows:
-        raise UserError(f"{path}: holds no {'sentence' if task.columns == 1 else 'pair of sentences'}")
-    if len(rows) < len(lines):
-        print(f"note: {path}: {len(lines) - len(rows):,} of {len(lines):,} rows without a sentence", file=sys.stderr)
-    return rows
 
 
 command = partial(cli.run, main)

@@ -10,21 +10,19 @@ import zipfile
 from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from minbert.errors import UserError, short_repr
 from minbert.files import data_folder, replacing, require_file
 from minbert.token_cache import Row
 from minbert.train import cli
-from tasks import readers
+from tasks import TASKS, readers
 from tasks.record import prediction_file
-
-if TYPE_CHECKING:  # at run time torch would delay `--help`
-    from tasks.task import Task
+from tasks.settings import LEADERBOARD
+from tasks.task import Task
 
 _ROW = re.compile(r"(\S|\S.*\S) , (\S+) \n")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
-_HIGHEST = 5.0  # largest similarity score; the smallest is 0
+_MAX_SIMILARITY = 5.0
 
 
 def check(folder: Path, data: Path) -> dict[Path, int]:
@@ -32,45 +30,46 @@ def check(folder: Path, data: Path) -> dict[Path, int]:
 
     Raises `UserError` at the first line that is not as the data file asks, and if a file is missing.
     """
-    from tasks import TASKS
-    from tasks.settings import LEADERBOARD
-
-    inner = folder / "predictions"
-    inner = inner if inner.is_dir() else folder
-    if not inner.is_dir():
+    if (folder / "predictions").is_dir():
+        folder = folder / "predictions"
+    if not folder.is_dir():
         raise UserError(f"{folder}: no such folder")
     files = {}
     for split in ("dev", "test"):
-        for task in (TASKS[name]() for name in LEADERBOARD):
-            path = require_file(inner / prediction_file(task, split))
+        for name in LEADERBOARD:
+            task = TASKS[name]()
+            path = require_file(folder / prediction_file(task, split))
             source, ids = expected(task, split, data)
             check_lines(path, task, source.name, ids)
             files[path] = len(ids)
     return files
 
 
-def expected(task: "Task", split: str, data: Path) -> tuple[Path, list[str]]:
+def expected(task: Task, split: str, data: Path) -> tuple[Path, list[str]]:
     """The course's data file of a split, and the ids of the rows that need a prediction, in its order."""
     source = readers.find_file(data, "course", [getattr(task.files, split)])
     rows = readers.open_as(source, task.kind, split, classes=task.class_count).rows
     return source, [row.id for row in rows if isinstance(row, Row)]
 
 
-def check_lines(path: Path, task: "Task", source: str, ids: Sequence[str]) -> None:
+def check_lines(path: Path, task: Task, source: str, ids: Sequence[str]) -> None:
     """Compare a prediction file line by line with the ids of the data file called `source`.
 
     Raises `UserError` at the first line that differs.
     """
+    # as bytes: a text file would hide carriage returns
     with open(path, "rb") as file:
-        header, *rows = [line.decode("utf-8", "backslashreplace") for line in file] or [""]
+        lines = [line.decode("utf-8", "backslashreplace") for line in file]
+    header = lines[0] if lines else ""
     if header != task.files.header:
         raise UserError(f"{path}:1: the header is {short_repr(header)}, not {task.files.header!r}")
-    for line, (row, id_) in enumerate(zip_longest(rows, ids), start=2):
-        if problem := _problem(task, source, row, id_):
+    for line, (row, id_) in enumerate(zip_longest(lines[1:], ids), start=2):
+        problem = _problem(task, source, row, id_)
+        if problem:
             raise UserError(f"{path}:{line}: {problem}")
 
 
-def _problem(task: "Task", source: str, row: str | None, id_: str | None) -> str:
+def _problem(task: Task, source: str, row: str | None, id_: str | None) -> str:
     """What is wrong with a row where the data file has the row `id_`, or ""; None stands for the end of a file."""
     if id_ is None:
         return f"one row too many: {source} ends before it"
@@ -81,23 +80,27 @@ def _problem(task: "Task", source: str, row: str | None, id_: str | None) -> str
         return f"not '{{id}} , {{value}} \\n' but {short_repr(row)}"
     if match[1] != id_:
         return f"the id is {short_repr(match[1])}, but {source} has {id_!r} here"
+    value = match[2]
     if task.classes:
-        allowed = [task.written(float(value)) for value in range(len(task.classes))]
-        return "" if match[2] in allowed else f"value {short_repr(match[2])} is not one of {', '.join(allowed)}"
-    if not _NUMBER.fullmatch(match[2]):
-        return f"value {short_repr(match[2])} is not a plain number"
-    return "" if 0 <= float(match[2]) <= _HIGHEST else f"value {match[2]!r} is not between 0 and {_HIGHEST:g}"
+        allowed = [task.format_prediction(float(label)) for label in range(len(task.classes))]
+        if value not in allowed:
+            return f"value {short_repr(value)} is not one of {', '.join(allowed)}"
+    elif not _NUMBER.fullmatch(value):
+        return f"value {short_repr(value)} is not a plain number"
+    elif not 0 <= float(value) <= _MAX_SIMILARITY:
+        return f"value {value!r} is not between 0 and {_MAX_SIMILARITY:g}"
+    return ""
 
 
 def _parser() -> argparse.ArgumentParser:
-    about = (__doc__ or "").splitlines()[0]
-    parser = cli.Parser(prog="python -m tasks.predictions", description=about, allow_abbrev=False)
+    description = (__doc__ or "").splitlines()[0]
+    parser = cli.Parser(prog="python -m tasks.predictions", description=description, allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True, metavar="{check,submit}")
     check = commands.add_parser("check", help="check the six files against the data files", allow_abbrev=False)
     submit = commands.add_parser("submit", help="check them, then pack them as the course asks", allow_abbrev=False)
-    for one in (check, submit):
-        one.add_argument("folder", metavar="DIR", type=Path, help="a run folder, or the folder of prediction files")
-        one.add_argument("--data", metavar="DIR", default="", help="the data files (default: $DATA_DIR, else data)")
+    for command in (check, submit):
+        command.add_argument("folder", metavar="DIR", type=Path, help="a run folder, or the folder of prediction files")
+        command.add_argument("--data", metavar="DIR", default="", help="the data files (default: $DATA_DIR, else data)")
     submit.add_argument("--out", metavar="FILE.zip", type=Path, required=True, help="the zip to write")
     return parser
 

@@ -27,6 +27,6 @@ class Paraphrase(PairTask):
         """1 if the logit is above 0, else 0."""
         return (outputs > 0).astype(np.float64)
 
-    def written(self, value: float) -> str:
+    def format_prediction(self, value: float) -> str:
         """`0.0` or `1.0`."""
         return f"{value:.1f}"

@@ -8,18 +8,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from minbert.errors import UserError
 from minbert.files import expand_user, write_atomic
 from minbert.train import cli
-
-if TYPE_CHECKING:
-    from tasks.examples import Examples
-    from tasks.settings import MultitaskSettings
-    from tasks.task import Task
+from tasks.examples import Examples
+from tasks.task import Task
 
 
 @dataclass(frozen=True)
@@ -45,9 +42,13 @@ class PredictedRows:
 
     def at(self, indices: np.ndarray) -> "PredictedRows":
         """The rows at some indices."""
-        probabilities = None if self.probabilities is None else self.probabilities[indices]
-        ids, texts = ([column[row] for row in indices.tolist()] for column in (self.ids, self.texts))
-        return PredictedRows(ids, texts, self.gold[indices], self.predicted[indices], probabilities)
+        return PredictedRows(
+            ids=[self.ids[index] for index in indices],
+            texts=[self.texts[index] for index in indices],
+            gold=self.gold[indices],
+            predicted=self.predicted[indices],
+            probabilities=None if self.probabilities is None else self.probabilities[indices],
+        )
 
 
 Predictions = Mapping[tuple[str, str], PredictedRows]
@@ -73,30 +74,36 @@ class TaskScores:
     cosines: bool = False
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """Title and metric, as in tables of several tasks."""
         return f"{self.title}, {self.metric}"
 
 
-def rows_of(examples: "Examples", predicted: np.ndarray, probabilities: np.ndarray | None = None) -> PredictedRows:
+def rows_of(examples: Examples, predicted: np.ndarray, probabilities: np.ndarray | None = None) -> PredictedRows:
     """The rows of a dev or test set with their predictions, and the probabilities of their classes.
 
     Raises `UserError` for numbers that are not finite.
     """
-    cache, indices = examples.cache, range(len(examples))
-    if not (np.isfinite(predicted).all() and (probabilities is None or np.isfinite(probabilities).all())):
-        raise UserError(f"{cache.source}: its predictions are not finite; a smaller --lr or --precision fp32 may help")
-    texts = [tuple(cache.text(row, column) for column in range(cache.columns)) for row in indices]
-    gold = np.asarray(examples.labels, dtype=np.float64)
-    return PredictedRows([cache.row_id(row) for row in indices], texts, gold, predicted, probabilities)
+    cache = examples.cache
+    for values in (predicted, probabilities):
+        if values is not None and not np.isfinite(values).all():
+            raise UserError(
+                f"{cache.source}: its predictions are not finite; a smaller --lr or --precision fp32 may help"
+            )
+    ids = []
+    texts = []
+    for row in range(len(examples)):
+        ids.append(cache.row_id(row))
+        texts.append(tuple(cache.text(row, column) for column in range(cache.num_texts)))
+    return PredictedRows(ids, texts, np.asarray(examples.labels, dtype=np.float64), predicted, probabilities)
 
 
-def task_rows(task: "Task", examples: "Examples", outputs: np.ndarray) -> PredictedRows:
+def task_rows(task: Task, examples: Examples, outputs: np.ndarray) -> PredictedRows:
     """The rows of a dev or test set, from the head's outputs: float32 [rows] or [rows, C]."""
     return rows_of(examples, task.predict(outputs), task.probabilities(outputs))
 
 
-def prediction_paths(tasks: "Sequence[Task]", settings: "MultitaskSettings") -> dict[tuple[str, str], Path]:
+def prediction_paths(tasks: Sequence[Task], settings: Any) -> dict[tuple[str, str], Path]:
     """(task, split) -> path of the prediction file.
 
     Raises `UserError` if a given path cannot be written, or is that of another prediction file.
@@ -104,31 +111,34 @@ def prediction_paths(tasks: "Sequence[Task]", settings: "MultitaskSettings") -> 
     paths: dict[tuple[str, str], Path] = {}
     for task in tasks:
         for split in ("dev", "test"):
-            flag = getattr(settings.files, f"{task.files.short}_{split}_out", "")
+            flag = getattr(settings.files, f"{task.files.flag_prefix}_{split}_out", "")
             path = expand_user(settings.run.run_dir) / "predictions" / prediction_file(task, split)
             if flag:
                 path = expand_user(flag).absolute()
-                cli.demand_writable(path, f"--{task.files.short}-{split}-out")
+                cli.demand_writable(path, f"--{task.files.flag_prefix}-{split}-out")
             if path.resolve() in [other.resolve() for other in paths.values()]:
                 raise UserError(f"{path}: two prediction files would be written there; see the --*_out flags")
             paths[task.name, split] = path
     return paths
 
 
-def prediction_file(task: "Task", split: str) -> str:
+def prediction_file(task: Task, split: str) -> str:
     """Name of a prediction file, such as `para-dev-output.csv`."""
-    return f"{task.files.short}-{split}-output.csv"
+    return f"{task.files.flag_prefix}-{split}-output.csv"
 
 
-def write_predictions(path: Path, task: "Task", ids: Sequence[str], predicted: np.ndarray) -> None:
+def write_predictions(path: Path, task: Task, ids: Sequence[str], predicted: np.ndarray) -> None:
     """Write a prediction file: the task's header, then `{id} , {value} \\n` for each row, in file order."""
-    rows = [f"{id_} , {task.written(value)} \n" for id_, value in zip(ids, predicted.tolist(), strict=True)]
+    lines = [task.files.header]
+    # tolist gives plain floats, so that no np.float32(...) is written
+    for id_, value in zip(ids, predicted.tolist(), strict=True):
+        lines.append(f"{id_} , {task.format_prediction(value)} \n")
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, task.files.header + "".join(rows))
+    write_atomic(path, "".join(lines))
 
 
 def save(
-    folder: Path, tasks: "Mapping[str, Task]", predictions: Predictions, paths: Mapping[tuple[str, str], Path]
+    folder: Path, tasks: Mapping[str, Task], predictions: Predictions, paths: Mapping[tuple[str, str], Path]
 ) -> None:
     """Write the leaderboard's prediction files to `paths`, and the dev rows to `folder`."""
     for (name, split), rows in predictions.items():
@@ -137,20 +147,31 @@ def save(
             write_rows(folder, name, rows)
 
 
+def file_name(dev_set: str) -> str:
+    """A dev set's name in the metrics and the files of a run."""
+    return dev_set.lower().replace("-", "_")
+
+
 def write_rows(run: Path, name: str, rows: PredictedRows) -> Path:
     """Write `RUN/dev/{name}.jsonl` atomically and return its path; numbers have six digits."""
     path = run / "dev" / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    gold = [None if np.isnan(label) else label for label in rows.gold.tolist()]
-    predicted = [round(float(value), 6) for value in rows.predicted]
-    probabilities: list[Any] = [None] * len(rows)
-    if rows.probabilities is not None:
-        probabilities = [[round(value, 6) for value in row] for row in rows.probabilities.tolist()]
-    names = ("id", "texts", "gold", "predicted", "probabilities")
-    columns = (rows.ids, rows.texts, gold, predicted, probabilities)
-    lines = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
-    # ASCII, as some readers treat U+2028 as a line end
-    write_atomic(path, "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines))
+    lines = []
+    for index in range(len(rows)):
+        gold = float(rows.gold[index])
+        probabilities = None
+        if rows.probabilities is not None:
+            probabilities = [round(value, 6) for value in rows.probabilities[index].tolist()]
+        row = {
+            "id": rows.ids[index],
+            "texts": rows.texts[index],
+            "gold": None if np.isnan(gold) else gold,
+            "predicted": round(float(rows.predicted[index]), 6),
+            "probabilities": probabilities,
+        }
+        # ASCII, as some readers treat U+2028 as a line end
+        lines.append(json.dumps(row, allow_nan=False) + "\n")
+    write_atomic(path, "".join(lines))
     return path
 
 
@@ -168,9 +189,13 @@ def json_lines(path: Path) -> list[dict[str, Any]]:
 def read_rows(path: Path) -> PredictedRows:
     """Read a file written by `write_rows`."""
     rows = json_lines(path)
-    gold, predicted = (np.array([row[key] for row in rows], dtype=np.float64) for key in ("gold", "predicted"))
-    recorded = [row["probabilities"] for row in rows]
-    probabilities = np.array(recorded, dtype=np.float64) if any(recorded) else None
+    probabilities = None
+    if rows and rows[0]["probabilities"] is not None:
+        probabilities = np.array([row["probabilities"] for row in rows], dtype=np.float64)
     return PredictedRows(
-        [row["id"] for row in rows], [tuple(row["texts"]) for row in rows], gold, predicted, probabilities
+        ids=[row["id"] for row in rows],
+        texts=[tuple(row["texts"]) for row in rows],
+        gold=np.array([row["gold"] for row in rows], dtype=np.float64),
+        predicted=np.array([row["predicted"] for row in rows], dtype=np.float64),
+        probabilities=probabilities,
     )

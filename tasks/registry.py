@@ -17,8 +17,8 @@ TASKS: dict[str, type[Task]] = {name: resolve_name(place) for name, place in _TA
 def aliases() -> dict[str, str]:
     """Name or short name (`para`, in the course's flags) of a task -> task name."""
     names = {name: name for name in TASKS}
-    shorts = {factory().files.short: name for name, factory in TASKS.items()}
-    return names | shorts | names  # a name takes precedence over another task's short name
+    prefixes = {task.files.flag_prefix: name for name, task in TASKS.items()}
+    return names | prefixes | names  # a name takes precedence over another task's short name
 
 
 def resolve_task(word: str, flag: str = "--task") -> str:

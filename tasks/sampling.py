@@ -1,7 +1,6 @@
 """Task sampling: the order of batches over several data sets (CBCL, section 4.2.4)."""
 
 from collections.abc import Mapping
-from itertools import chain, islice
 
 import numpy as np
 
@@ -22,9 +21,13 @@ def plan(
 
     def stream(task: str, epoch: int, quota: int) -> Steps:
         """`quota` batches of a task: as many passes as needed, each reshuffled, the last one cut short."""
-        orders = (shuffled(sizes[task], seed, task, epoch, index) for index in range(-(-quota // counts[task])))
-        rows = chain.from_iterable(batches(order, batch_size) for order in orders)
-        return [(task, batch) for batch in islice(rows, quota)]
+        steps: Steps = []
+        passes = 0
+        while len(steps) < quota:
+            order = shuffled(sizes[task], seed, task, epoch, passes)
+            steps += [(task, batch) for batch in batches(order, batch_size)]
+            passes += 1
+        return steps[:quota]
 
     if sampling == "sequential":
         order = [task for task in sizes for _ in range(epochs)]
@@ -36,8 +39,11 @@ def plan(
         streams = {task: stream(task, epoch, quota) for task, quota in quotas.items()}
         if sampling == "proportional":
             return _spread(streams, numpy_generator(seed, "mixture", epoch))
-        rounds = range(max(quotas.values()))
-        return [streams[task][index] for index in rounds for task in sizes if index < quotas[task]]
+        steps: Steps = []
+        for index in range(max(quotas.values())):
+            # one batch of each task in turn; with `hybrid` a set that is used up has none
+            steps += [streams[task][index] for task in sizes if index < quotas[task]]
+        return steps
 
     return Plan([sum(quotas.values())] * epochs, build)
 
@@ -55,6 +61,8 @@ def _quotas(sampling: str, counts: Mapping[str, int], power: float) -> dict[str,
 
 def _spread(streams: Mapping[str, Steps], generator: np.random.Generator) -> Steps:
     """Merge the streams in a random order of tasks; within a stream the order is kept."""
-    names = [task for task, steps in streams.items() for _ in steps]
+    names: list[str] = []
+    for task, steps in streams.items():
+        names += [task] * len(steps)
     remaining = {task: iter(steps) for task, steps in streams.items()}
     return [next(remaining[names[index]]) for index in generator.permutation(len(names))]

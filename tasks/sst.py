@@ -31,6 +31,6 @@ class Sentiment(Task):
         """The most probable class."""
         return outputs.argmax(1).astype(np.float64)
 
-    def written(self, value: float) -> str:
+    def format_prediction(self, value: float) -> str:
         """The class as an integer."""
         return str(int(value))

@@ -43,6 +43,6 @@ class Similarity(PairTask):
         """The similarities, unchanged."""
         return outputs.astype(np.float64)
 
-    def written(self, value: float) -> str:
+    def format_prediction(self, value: float) -> str:
         """The shortest decimal that gives the same float64."""
         return repr(float(value))

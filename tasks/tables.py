@@ -27,6 +27,7 @@ def number(
     if value is None or math.isnan(value):
         return missing
     text = f"{times * value:{'+' if sign else ''}.{digits}f}"
+    # a value that is rounded to zero has no sign
     if not text.strip("+-0."):
         text = text.lstrip("+-")
     return text.replace("-", "−")
@@ -38,9 +39,10 @@ def numbers(values: Iterable[float], digits: int = 2, *, times: float = 1.0, sig
 
 
 def between(frame: pd.DataFrame, digits: int = 2, *, times: float = 1.0, sign: bool = False) -> list[str]:
-    """A column of intervals, [low, high]; a dash where there is none."""
-    ends = [numbers(frame[side], digits, times=times, sign=sign) for side in ("low", "high")]
-    return [MISSING if low == MISSING else f"[{low}, {high}]" for low, high in zip(*ends, strict=True)]
+    """The intervals of the columns `low` and `high` as [low, high]; a dash where there is none."""
+    lows = numbers(frame["low"], digits, times=times, sign=sign)
+    highs = numbers(frame["high"], digits, times=times, sign=sign)
+    return [MISSING if low == MISSING else f"[{low}, {high}]" for low, high in zip(lows, highs, strict=True)]
 
 
 def duration(seconds: float) -> str:
@@ -48,13 +50,15 @@ def duration(seconds: float) -> str:
     whole = round(seconds)
     if whole >= 3600:
         return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{seconds:.1f} s"
+    if whole >= 60:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{seconds:.1f} s"
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of a frame for JSON or a template: None for each cell that is NaN or missing."""
-    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
-    return [{str(key): cell for key, cell in row.items()} for row in rows]
+    rows = frame.rename(columns=str).astype(object)
+    return rows.where(rows.notna(), None).to_dict("records")
 
 
 def wide(
@@ -64,9 +68,10 @@ def wide(
 
     Both are in their order of appearance; a cell without a value is a dash.
     """
-    shown = frame.assign(shown=numbers(frame["value"], digits, times=times))
-    cells = shown.pivot_table(index=list(rows), columns=columns, values="shown", aggfunc="first", sort=False)
-    return cells[shown[columns].unique().tolist()].rename(columns=str).fillna(MISSING).reset_index()
+    frame = frame.assign(text=numbers(frame["value"], digits, times=times))
+    cells = frame.pivot_table(index=list(rows), columns=columns, values="text", aggfunc="first", sort=False)
+    in_order = cells[frame[columns].unique().tolist()]
+    return in_order.rename(columns=str).fillna(MISSING).reset_index()
 
 
 @dataclass(frozen=True)
@@ -78,42 +83,50 @@ class Table:
     notes: tuple[str, ...] = ()
     left: int = 1
 
+    def _lines(self) -> list[list[str]]:
+        """The header and the rows, as cells."""
+        lines = [list(self.rows.columns), *self.rows.itertuples(index=False, name=None)]
+        return [[str(cell) for cell in line] for line in lines]
+
     def terminal(self) -> str:
         """Title, aligned columns and notes; without rows, the title and the notes."""
-        if self.rows.empty:
-            return "\n".join([self.title, *self.notes])
-        columns = [[str(name), *map(str, self.rows[name])] for name in self.rows]
-        widths = [max(map(len, column)) for column in columns]
-        lines = []
-        for row in zip(*columns, strict=True):
-            cells = zip(row, widths, strict=True)
-            texts = [cell.ljust(w) if column < self.left else cell.rjust(w) for column, (cell, w) in enumerate(cells)]
-            lines.append("  ".join(texts).rstrip())
-        return "\n".join([self.title, *lines, *self.notes])
+        lines = self._lines() if len(self.rows) else []
+        widths = [max(map(len, column)) for column in zip(*lines)]
+        texts = [self.title]
+        for line in lines:
+            left = [cell.ljust(width) for cell, width in zip(line[: self.left], widths)]
+            right = [cell.rjust(width) for cell, width in zip(line[self.left :], widths[self.left :])]
+            texts.append("  ".join(left + right).rstrip())
+        return "\n".join([*texts, *self.notes])
 
     def markdown(self) -> str:
         """A pipe table under its title as a heading."""
-        rows = [] if self.rows.empty else [self.pipes(), ""]
-        return "\n".join([f"## {self.title}", "", *rows, *(f"{_escaped(note)}\n" for note in self.notes)])
+        parts = [f"## {self.title}", ""]
+        if len(self.rows):
+            parts += [self.pipes(), ""]
+        parts += [f"{_escaped(note)}\n" for note in self.notes]
+        return "\n".join(parts)
 
     def pipes(self) -> str:
         """The rows alone as a pipe table of Markdown."""
-        rules = [":---" if column < self.left else "---:" for column in range(len(self.rows.columns))]
-        rows = [map(_escaped, map(str, row)) for row in (self.rows.columns, *self.rows.itertuples(index=False))]
-        head, *lines = [f"| {' | '.join(row)} |" for row in rows]
-        return "\n".join([head, f"| {' | '.join(rules)} |", *lines])
+        header, *rows = [[_escaped(cell) for cell in line] for line in self._lines()]
+        rules = [":---" if column < self.left else "---:" for column in range(len(header))]
+        return "\n".join(f"| {' | '.join(line)} |" for line in [header, rules, *rows])
 
 
 def class_table(title: str, per_class: Iterable[Mapping[str, Any]]) -> Table:
     """Precision, recall, F1 and support of each class; without rows for a task without classes."""
-    rows = [
-        {
-            "class": row["label"],
-            **{name: number(row[name.lower()], 3) for name in ("precision", "recall", "F1")},
-            "support": f"{row['support']:,}",
-        }
-        for row in per_class
-    ]
+    rows = []
+    for row in per_class:
+        rows.append(
+            {
+                "class": row["label"],
+                "precision": number(row["precision"], 3),
+                "recall": number(row["recall"], 3),
+                "F1": number(row["f1"], 3),
+                "support": f"{row['support']:,}",
+            }
+        )
     return Table(title, pd.DataFrame(rows))
 
 

@@ -18,7 +18,7 @@ from minbert.errors import UserError
 from minbert.ragged import Ragged
 from minbert.tokenizer import Tokenizer
 from tasks import metrics, readers
-from tasks.examples import Pair, Single
+from tasks.examples import Examples
 
 SPLITS = ("train", "dev", "test")
 
@@ -52,7 +52,7 @@ class Files:
     train: str
     dev: str
     test: str
-    short: str  # the course's short name of the task, in flags and names of prediction files
+    flag_prefix: str  # the course's short name of the task, in flags and names of prediction files
     header: str
 
 
@@ -68,28 +68,27 @@ class Task(ABC):
     files: ClassVar[Files]
     kind: ClassVar[str]  # kind of rows in its data files: single, pair-class or pair-score
     classes: ClassVar[tuple[str, ...]] = ()
-    columns: ClassVar[int] = 1  # texts of a row
-    examples: ClassVar[type[Single] | type[Pair]] = Single
+    num_texts: ClassVar[int] = 1  # of a row
 
     def __init__(self, pairs: str = "cross") -> None:
         self.pairs = pairs
 
-    def open(self, path: Path, split: str, tokenizer: Tokenizer, max_length: int) -> Any:
-        """The examples of a file (`Single` or `Pair`), tokenised once and cached.
+    def open(self, path: Path, split: str, tokenizer: Tokenizer, max_length: int) -> Examples:
+        """The examples of a file, tokenised once and cached.
 
-        Any layout of the task's kind can be read (see `tasks.readers.layouts`). Raises `UserError` if no row is usable.
+        Any file with rows of the task's kind can be read (see `tasks.readers`). Raises `UserError` if no row is usable.
         """
         cache = readers.tokenised(path, self.kind, tokenizer, split, classes=self.class_count)
         if not len(cache):
             raise UserError(f"{path}: no usable row")
-        return self.examples(cache, tokenizer.cls, tokenizer.sep, max_length)
+        return Examples(cache, tokenizer.cls, tokenizer.sep, max_length)
 
     @property
     def class_count(self) -> int | None:
         """Number of classes; None for a regression task."""
         return len(self.classes) or None
 
-    def encode(self, examples: Single | Pair, rows: np.ndarray) -> Ragged:
+    def encode(self, examples: Examples, rows: np.ndarray) -> Ragged:
         """Encode rows as one ragged batch of B sequences; of 2B or 3B for pairs whose texts are read separately."""
         return examples.ragged(rows, self.pairs)
 
@@ -136,7 +135,7 @@ class Task(ABC):
         return np.stack([special.expit(-logits), special.expit(logits)], axis=1)
 
     @abstractmethod
-    def written(self, value: float) -> str:
+    def format_prediction(self, value: float) -> str:
         """A prediction in the format of the leaderboard's files."""
 
     def score(self, predicted: np.ndarray, gold: np.ndarray) -> float | None:
@@ -151,8 +150,7 @@ class Task(ABC):
 class PairTask(Task):
     """A task over sentence pairs, each read as one input (`cross`, `paper`), as two (`bi`) or as both (`joint`)."""
 
-    columns = 2
-    examples = Pair
+    num_texts = 2
 
     def features(self, pooled: Tensor) -> Tensor:
         """The pooled vectors [B, D], or for the bi-encoder [u; v; |u - v|] [B, 3D] (SBERT, section 3)."""

@@ -1,6 +1,7 @@
 """A linear regression of milliseconds, for tests of the training loop."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from minbert.train import loop
 from minbert.train.plan import Plan, PlannedBatch
 from minbert.train.run import RunFolder
 from minbert.train.settings import RunSettings, TrainingSettings
+
+MANIFEST: dict[str, Any] = {"settings": {}, "command": "toy", "environment": {"started": "now"}}
+RUN_SETTINGS = [setting.name for setting in fields(RunSettings)]
 
 
 class Toy:
@@ -50,7 +54,7 @@ class Toy:
     @staticmethod
     def begin(path: Path) -> RunFolder:
         run = RunFolder(path)
-        run.begin_part({"settings": {}})
+        run.start_session(MANIFEST)
         return run
 
     @classmethod
@@ -61,20 +65,27 @@ class Toy:
         scores: Sequence[float | Callable[[], float] | None] = (),
         epochs: int = 3,
         objective: Any = None,
+        resume: bool = False,
         precision: str = "fp32",
         baseline: float | None = None,
         **settings: Any,
     ) -> tuple[nn.Linear, loop.LoopState, list[Tensor]]:
-        """Train; evaluations give `scores` in turn. Returns the model, state, and weights at evaluations."""
+        """Train; evaluations give `scores` in turn, then rising ones.
+
+        With `resume`, the run goes on in a new session. Returns the model, state, and weights at evaluations.
+        """
+        if resume:
+            run.start_session(MANIFEST)
         model, left, seen = cls.model(), list(scores), []
 
         def evaluate() -> tuple[float | None, dict[str, Any]]:
             assert not model.training
             seen.append(model.weight.detach().clone())
-            score = left.pop(0) if left else float(len(seen))
+            # by default the number of updates, which is the same in a run that is resumed
+            score = left.pop(0) if left else float(optimizer.state[model.weight].get("step", 0))
             return (score() if callable(score) else score), {"toy": 0.5}
 
-        care = {name: settings.pop(name) for name in RunSettings.model_fields if name in settings}
+        care = {name: settings.pop(name) for name in RUN_SETTINGS if name in settings}
         training = TrainingSettings(**{"lr": 0.1, "clip": 0} | settings)
         optimizer, objective = AdamW(model.parameters(), lr=0.1), objective or cls.Objective()
         objective.optimizer = optimizer

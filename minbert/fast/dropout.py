@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-_LEVELS = 1 << 16
+_LEVELS = 1 << 16  # of a 16-bit number
 
 
 def keep_factors(like: Tensor, p: float) -> Tensor:
@@ -14,11 +14,14 @@ def keep_factors(like: Tensor, p: float) -> Tensor:
 
     p is rounded to the nearest 1/65536. Each 64-bit draw of torch's CPU generator decides four elements.
     """
-    size, dropped = like.numel(), round(p * _LEVELS)
+    size = like.numel()
+    dropped = round(p * _LEVELS)
     random_words = torch.empty((size + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
+    # the levels of int16 begin at -_LEVELS / 2
     mask = random_words.view(torch.int16)[:size] >= dropped - _LEVELS // 2
     scale = _LEVELS / (_LEVELS - dropped)
-    return mask.view(like.shape).to(like.dtype).mul_(scale)  # cast first: products of mixed dtypes are slow
+    # cast first: products of mixed dtypes are slow
+    return mask.view(like.shape).to(like.dtype).mul_(scale)
 
 
 class FastDropout(nn.Dropout):
@@ -26,16 +29,19 @@ class FastDropout(nn.Dropout):
 
     def forward(self, x: Tensor) -> Tensor:
         """Same shape as `x`."""
-        return x * keep_factors(x, self.p) if self._drops(x) else super().forward(x)
+        if not self._is_fast(x):
+            return super().forward(x)
+        return x * keep_factors(x, self.p)
 
     def add(self, residual: Tensor, x: Tensor) -> Tensor:
         """residual + forward(x), in the dtype of `residual`."""
-        if not self._drops(x):
-            return residual + super().forward(x).to(residual.dtype)  # cast first: sums of mixed dtypes are slow
+        if not self._is_fast(x):
+            # cast first: sums of mixed dtypes are slow
+            return residual + super().forward(x).to(residual.dtype)
         added: Tensor = _AddDropped.apply(residual, x, self.p)  # type: ignore[no-untyped-call]
         return added
 
-    def _drops(self, x: Tensor) -> bool:
+    def _is_fast(self, x: Tensor) -> bool:
         return self.training and 0.0 < self.p < 1.0 and x.device.type == "cpu"
 
 

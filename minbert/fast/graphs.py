@@ -4,11 +4,12 @@ The encoder of a small batch starts hundreds of kernels of some microseconds eac
 as long to start them as the GPU to run them. A CUDA graph replays them all at once, but with fixed sizes. So a batch is
 filled up to one of a few sizes by more sentences, whose vectors are dropped; a size is recorded when it first occurs.
 
-Axes: T tokens in the batch, B sentences, D hidden.
+Axes: T tokens in the batch, B sentences, S sentences with those that fill the batch up, D hidden.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,65 +35,79 @@ class GraphedVectors:
     """
 
     def __init__(self, model: BertModel, pooler: str) -> None:
-        self.model, self.pooler = model, pooler
+        self.model = model
+        self.pooler = pooler
         self.active = False
         self.waiting = False  # between a forward pass and its backward pass
-        self._recorded: dict[Any, _Recorded] = {}
+        self._recordings: dict[Any, _Recording] = {}  # by size, autocast's dtype, and whether there is a backward pass
         self._pool: Any = None  # the memory of all recordings
         self._gradients: dict[str, Tensor] = {}  # of all recordings
-        self._parameters = [*model.parameters()]
+        self._parameters = list(model.parameters())
 
     def __call__(self, ragged: Ragged) -> Tensor:
         """One vector per sentence: [B, D], in the order of `ragged`."""
-        positions = self.model.config.max_position_embeddings
-        trained = [p for p in self._parameters if p.requires_grad] if torch.is_grad_enabled() else []
-        replayable = not self.waiting and all(p.grad is None for p in trained)
-        if not (self.active and ragged.ids.device.type == GPU and replayable) or max(ragged.lengths) > positions:
+        trained = []
+        if torch.is_grad_enabled():
+            trained = [p for p in self._parameters if p.requires_grad]
+        if not self._can_replay(ragged, trained):
             return vectors(self.model, ragged, self.pooler)
-        size = sizes(ragged.lengths, positions)
+        size = sizes(ragged.lengths, self.model.config.max_position_embeddings)
         dtype = torch.get_autocast_dtype(GPU) if torch.is_autocast_enabled(GPU) else None
-        key = size, dtype, bool(trained)
-        if key not in self._recorded:
-            self._recorded[key] = self._record(ragged, size, dtype)
-        recorded = self._recorded[key]
-        recorded.load(ragged)
-        out: Tensor = _Replay.apply(self, recorded, *trained)  # type: ignore[no-untyped-call]
+        key = (size, dtype, bool(trained))
+        if key not in self._recordings:
+            self._recordings[key] = self._record(ragged, size, dtype)
+        recording = self._recordings[key]
+        recording.load(ragged)
+        out: Tensor = _Replay.apply(self, recording, *trained)  # type: ignore[no-untyped-call]
         return out[: len(ragged)]
 
-    def _record(self, ragged: Ragged, size: tuple[int, int, int], dtype: torch.dtype | None) -> "_Recorded":
+    def _can_replay(self, ragged: Ragged, trained: list[nn.Parameter]) -> bool:
+        if not self.active or self.waiting or ragged.ids.device.type != GPU:
+            return False
+        if max(ragged.lengths) > self.model.config.max_position_embeddings:
+            return False  # `vectors` raises the error
+        return all(p.grad is None for p in trained)
+
+    def _record(self, ragged: Ragged, size: tuple[int, int, int], dtype: torch.dtype | None) -> "_Recording":
         """Record the passes of a batch. The state of torch's generators is as before."""
         device = ragged.ids.device
-        recorded = _Recorded(*size, device)
-        recorded.load(ragged)
+        recording = _Recording(*size, device)
+        recording.load(ragged)
+        module = _Vectors(self.model, self.pooler)
         # Aliases: autograd would wait for the stream on which the parameters themselves were used before.
-        aliases = {name: p.detach().requires_grad_(p.requires_grad) for name, p in self.model.named_parameters()}
-        trained = {name: p for name, p in aliases.items() if p.requires_grad and torch.is_grad_enabled()}
-        module, outputs = _Vectors(self.model, self.pooler), list[Tensor]()
+        aliases = {}
+        trained = {}
+        for name, parameter in module.named_parameters():
+            aliases[name] = parameter.detach().requires_grad_(parameter.requires_grad)
+            if parameter.requires_grad and torch.is_grad_enabled():
+                trained[name] = aliases[name]
+        output: list[Tensor] = []  # with its graph, from `forward` to `backward`
 
         def forward() -> None:
+            output.clear()
             with torch.autocast(GPU, dtype, enabled=dtype is not None, cache_enabled=False):
-                prefixed = {f"model.{name}": alias for name, alias in aliases.items()}
-                outputs[:] = [torch.func.functional_call(module, prefixed, (recorded.ragged(),))]
-            recorded.hold(outputs[0].detach())
+                output.append(torch.func.functional_call(module, aliases, (recording.batch(),)))
+            recording.hold(output[0].detach())
 
         def backward() -> None:
             with torch.autocast(GPU, enabled=False):  # as in any backward pass
-                found = torch.autograd.grad(outputs, [*trained.values()], recorded.gradient, allow_unused=True)
-            for name, new in zip(trained, found, strict=True):
-                if new is not None:
-                    self._gradients.setdefault(name, new).copy_(new)
+                gradients = torch.autograd.grad(output, list(trained.values()), recording.gradient, allow_unused=True)
+            for name, gradient in zip(trained, gradients, strict=True):
+                if gradient is not None:
+                    self._gradients.setdefault(name, gradient).copy_(gradient)
 
-        self._pool = self._pool or torch.cuda.graph_pool_handle()
+        if self._pool is None:
+            self._pool = torch.cuda.graph_pool_handle()
         with torch.random.fork_rng([device]):
             with preparation(device):
                 forward()
                 if trained:
                     backward()
-            recorded.forward = capture(forward, self._pool)
+            recording.forward = capture(forward, self._pool)
             if trained:
-                recorded.backward = capture(backward, self._pool)
-        recorded.gradients = [self._gradients.get(name) for name in trained]
-        return recorded
+                recording.backward = capture(backward, self._pool)
+        recording.gradients = [self._gradients.get(name) for name in trained]
+        return recording
 
 
 @contextmanager
@@ -120,11 +135,18 @@ def sizes(lengths: Sequence[int], positions: int) -> tuple[int, int, int]:
     none to exceed the bound, which is the longest length of the batch, rounded up to a power of two.
     """
     count = sum(lengths)
-    bound = min(max(32, 2 ** (max(lengths) - 1).bit_length()), positions)
-    step = min(max(64, 2 ** (count.bit_length() - 4)), 256)
-    added = -(-(step - 1) // (bound - 1))
-    tokens, sentences = -(-(count + added) // step) * step, len(lengths) + added
+    bound = max(32, 2 ** (max(lengths) - 1).bit_length())
+    bound = min(bound, positions)
+    step = max(64, 2 ** (count.bit_length() - 4))
+    step = min(step, 256)
+    added = _ceil_div(step - 1, bound - 1)
+    tokens = _ceil_div(count + added, step) * step
+    sentences = len(lengths) + added
     return tokens, sentences, min(bound, tokens - sentences + 1)
+
+
+def _ceil_div(a: int, b: int) -> int:
+    return -(-a // b)
 
 
 def filled(lengths: Sequence[int], tokens: int, sentences: int) -> list[int]:
@@ -133,7 +155,25 @@ def filled(lengths: Sequence[int], tokens: int, sentences: int) -> list[int]:
 
 
 def _shares(total: int, parts: int) -> list[int]:
-    return [total // parts + (part < total % parts) for part in range(parts)]
+    """`total` in equal parts; the first ones are larger by 1 if it is no multiple of `parts`."""
+    share, larger = divmod(total, parts)
+    return [share + 1] * larger + [share] * (parts - larger)
+
+
+@dataclass(frozen=True)
+class _FixedSizeBatch(Ragged):
+    """A batch whose sentences end where a tensor says, which every replay reads anew.
+
+    Of `lengths`, which are those of no batch, only their number, their sum and the largest are used: in a recording,
+    kernels and poolers read `cu_seqlens`.
+    """
+
+    ends: Tensor
+
+    @property
+    def cu_seqlens(self) -> Tensor:
+        """Cumulative sequence lengths, starting at 0: int32 [S + 1]."""
+        return self.ends
 
 
 class _Vectors(nn.Module):
@@ -141,25 +181,25 @@ class _Vectors(nn.Module):
 
     def __init__(self, model: BertModel, pooler: str) -> None:
         super().__init__()
-        self.model, self.pooler = model, pooler
+        self.model = model
+        self.pooler = pooler
 
     def forward(self, ragged: Ragged) -> Tensor:
         """[B, D]."""
         return vectors(self.model, ragged, self.pooler)
 
 
-class _Recorded:
+class _Recording:
     """The passes of batches of one size, and the tensors that they read and write."""
 
     forward: Callable[[], None]
     backward: Callable[[], None]
-    out: Tensor | None = None  # [S, D], S sentences with those that fill the batch up
+    out: Tensor | None = None  # [S, D]
     gradient: Tensor  # of `out`
     gradients: list[Tensor | None]  # of the parameters
 
     def __init__(self, tokens: int, sentences: int, bound: int, device: torch.device) -> None:
-        # Only the number of the lengths, their sum and the largest are used, as the kernels read `ends`.
-        self.lengths = bound, *_shares(tokens - bound, sentences - 1)
+        self.lengths = (bound, *_shares(tokens - bound, sentences - 1))
         self.tokens = torch.zeros(3, tokens, dtype=torch.int64, device=device)
         self.ends = torch.zeros(sentences + 1, dtype=torch.int32, device=device)
 
@@ -171,39 +211,40 @@ class _Recorded:
         ends = np.cumsum([0, *filled(ragged.lengths, total, len(self.lengths))]).astype(np.int32)
         self.ends.copy_(to_device(torch.from_numpy(ends), self.ends.device))
 
+    def batch(self) -> Ragged:
+        """The batch that the graphs read."""
+        ids, positions, types = self.tokens.unbind()
+        return _FixedSizeBatch(ids, positions, types, self.lengths, self.ends)
+
     def hold(self, out: Tensor) -> None:
         """Copy the vectors of a pass to `out`."""
         if self.out is None:
-            self.out, self.gradient = torch.empty_like(out), torch.zeros_like(out)
+            self.out = torch.empty_like(out)
+            self.gradient = torch.zeros_like(out)
         self.out.copy_(out)
-
-    def ragged(self) -> Ragged:
-        """The batch. Its sentences end where `ends` says, and are not as long as its `lengths`."""
-        ids, positions, types = self.tokens.unbind()
-        ragged = Ragged(ids, positions, types, self.lengths)
-        ragged.__dict__["cu_seqlens"] = self.ends
-        return ragged
 
 
 class _Replay(torch.autograd.Function):
     """The recorded passes as one operation of autograd."""
 
     @staticmethod
-    def forward(ctx: Any, owner: GraphedVectors, recorded: _Recorded, *parameters: Tensor) -> Tensor:
+    def forward(ctx: Any, owner: GraphedVectors, recording: _Recording, *parameters: Tensor) -> Tensor:
         """Vectors of all sentences, those that fill the batch up included: [S, D]."""
-        ctx.owner, ctx.recorded = owner, recorded
+        ctx.owner = owner
+        ctx.recording = recording
         owner.waiting = bool(parameters)
-        recorded.forward()
-        assert recorded.out is not None
-        return recorded.out.clone()
+        recording.forward()
+        assert recording.out is not None
+        return recording.out.clone()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients of the parameters."""
         assert ctx.owner.waiting, "a replayed pass has one backward pass"
-        recorded: _Recorded = ctx.recorded
-        recorded.gradient.copy_(gradient)
-        recorded.backward()
+        recording: _Recording = ctx.recording
+        recording.gradient.copy_(gradient)
+        recording.backward()
         ctx.owner.waiting = False
-        return None, None, *(x if x is None else x.detach() for x in recorded.gradients)
+        gradients = [None if x is None else x.detach() for x in recording.gradients]
+        return None, None, *gradients

@@ -13,6 +13,7 @@ public.
 Axes: T rows, D input features, E output features.
 """
 
+import math
 import os
 import platform
 from collections.abc import Sequence
@@ -28,13 +29,16 @@ from minbert.precision import supports_bf16
 # oneDNN reads this at its first product; its default of 1024 kernels is too small for a long run.
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")
 
-_BLOCK, _STEP = 2048, 32
+_BLOCK = 2048  # rows
+_STEP = 32  # rows; the heights of blocks are multiples of it
 
 
 def heights(rows: int) -> list[int]:
     """Heights of disjoint blocks of `rows` rows, for sums: full blocks, then a multiple of 32, then the remainder."""
-    full, remainder = divmod(rows, _BLOCK)
-    return [_BLOCK] * full + [height for height in (remainder - remainder % _STEP, remainder % _STEP) if height]
+    full, rest = divmod(rows, _BLOCK)
+    remainder = rest % _STEP
+    last = [rest - remainder, remainder]
+    return [_BLOCK] * full + [height for height in last if height]
 
 
 def spans(rows: int) -> list[slice]:
@@ -44,8 +48,8 @@ def spans(rows: int) -> list[slice]:
     """
     if rows < _STEP or (rows <= _BLOCK and rows % _STEP == 0):
         return [slice(0, rows)]
-    count = max(2, -(-rows // _BLOCK))
-    height = -(-rows // (count * _STEP)) * _STEP
+    count = max(2, math.ceil(rows / _BLOCK))
+    height = math.ceil(rows / (count * _STEP)) * _STEP
     starts = [min(number * height, rows - height) for number in range(count)]
     return [slice(start, start + height) for start in starts]
 
@@ -63,7 +67,7 @@ class Packed:
 
     def __init__(self, layers: Sequence[nn.Linear], dtype: torch.dtype) -> None:
         weights = [layer.weight.to(dtype) for layer in layers]
-        weight = weights[0] if len(weights) == 1 else torch.cat(weights)  # [E, D]
+        weight = torch.cat(weights)  # [E, D]
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight)
         self._bias = torch.cat([layer.bias for layer in layers]).to(dtype)
 
@@ -76,9 +80,11 @@ class Packed:
 
 def can_pack(device: torch.device, precision: str) -> bool:
     """Whether the operators are available on this machine and fast in this precision."""
-    x86 = platform.machine().lower() in ("x86_64", "amd64")
-    has = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    return device.type == "cpu" and x86 and has and (precision == "fp32" or supports_bf16(device))
+    if device.type != "cpu" or platform.machine().lower() not in ("x86_64", "amd64"):
+        return False
+    if not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        return False
+    return precision == "fp32" or supports_bf16(device)
 
 
 class FastLinear(nn.Linear):
@@ -88,11 +94,15 @@ class FastLinear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """[T, D] to [T, E]."""
-        return self.packed(x) if self.packed else blocked_linear(x, self.weight, self.bias)
+        if self.packed:
+            return self.packed(x)
+        return blocked_linear(x, self.weight, self.bias)
 
     def gelu(self, x: Tensor) -> Tensor:
         """GELU of `forward`."""
-        return self.packed(x, "gelu") if self.packed else F.gelu(self(x))
+        if self.packed:
+            return self.packed(x, "gelu")
+        return F.gelu(self(x))
 
 
 class _BlockedLinear(torch.autograd.Function):
@@ -100,13 +110,14 @@ class _BlockedLinear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        half, half_weight, half_bias = x.bfloat16(), weight.bfloat16(), bias.bfloat16()
-        ctx.save_for_backward(half, half_weight)
+        half_x = x.bfloat16()
+        half_weight = weight.bfloat16()
+        half_bias = bias.bfloat16()
+        ctx.save_for_backward(half_x, half_weight)
         ctx.dtype = x.dtype
-        out = half.new_empty(len(x), len(weight))  # [T, E]
-        across = half_weight.t()
+        out = half_x.new_empty(len(x), len(weight))  # [T, E]
         for span in spans(len(x)):
-            torch.addmm(half_bias, half[span], across, out=out[span])
+            torch.addmm(half_bias, half_x[span], half_weight.t(), out=out[span])
         return out
 
     @staticmethod
@@ -120,13 +131,17 @@ class _BlockedLinear(torch.autograd.Function):
             for span in spans(len(x)):
                 torch.mm(gradient[span], weight, out=grad_x[span])
             grad_x = grad_x.to(ctx.dtype)
-        return grad_x, _weight_gradient(gradient, x), gradient.sum(0).float()  # sum accumulates in fp32 and rounds once
+        grad_weight = _weight_gradient(gradient, x)
+        grad_bias = gradient.sum(0).float()  # the sum accumulates in fp32 and rounds once
+        return grad_x, grad_weight, grad_bias
 
 
 def _weight_gradient(gradient: Tensor, x: Tensor) -> Tensor:
     """gradient' x for [T, E] and [T, D]: fp32 [E, D]."""
-    blocks = zip(gradient.split(heights(len(x))), x.split(heights(len(x))), strict=True)
-    products = [rows.t() @ inputs for rows, inputs in blocks]
+    blocks = heights(len(x))
+    products = []
+    for grad_rows, x_rows in zip(gradient.split(blocks), x.split(blocks), strict=True):
+        products.append(grad_rows.t() @ x_rows)
     total = products[0].float()
     for product in products[1:]:
         total += product.float()  # cast first: sums of mixed dtypes are slow

@@ -1,15 +1,12 @@
-"""Checkpoints: safetensors and JSON with hashes, written atomically and verified when loaded.
+"""Checkpoints: safetensors and JSON with hashes, written atomically and verified when a run is resumed.
 
 A finished run needs only the loop state of its newest checkpoint and the model of the kept one, which may be older.
-`strip` deletes the rest.
 """
 
 import hashlib
 import json
 import re
 import shutil
-from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,9 @@ from minbert.files import new_folder, read_json, sha256_of, write_json
 from minbert.optimizer import AdamW
 
 _NAME = re.compile(r"step-(\d{8})")
-_MODEL, _OPTIMIZER = "model.safetensors", "optimizer.safetensors"
+_MODEL = "model.safetensors"
+_OPTIMIZER = "optimizer.safetensors"
+_STATE = "state.json"
 _TENSORS = ("exp_avg", "exp_avg_sq", "mean")  # of the optimizer's state of a parameter
 
 
@@ -32,106 +31,105 @@ def folder_of(parent: Path, step: int) -> Path:
 
 
 def steps(parent: Path) -> list[int]:
-    """Steps of the complete checkpoints in a folder, ascending."""
-    matches = (_NAME.fullmatch(path.name) for path in parent.iterdir()) if parent.is_dir() else ()
-    return sorted(int(match.group(1)) for match in matches if match)
+    """Steps of the checkpoints in a folder, ascending."""
+    found = []
+    if parent.is_dir():
+        for path in parent.iterdir():
+            if match := _NAME.fullmatch(path.name):
+                found.append(int(match.group(1)))
+    return sorted(found)
 
 
 def save(parent: Path, step: int, model: nn.Module, optimizer: AdamW, state: dict[str, Any]) -> None:
-    """Write the checkpoint of `step`: the model, the optimizer's state by parameter name, and the loop's state."""
-    content = {"step": step, "state": state, "counts": _counts(model, optimizer)}
+    """Write the checkpoint of `step`: the model, the optimizer's state by parameter name, and the loop's state.
+
+    Raises `FileNotFoundError` if `parent` is gone, so that a run folder that was removed does not come back.
+    """
+    if not parent.is_dir():
+        raise FileNotFoundError(2, "No such file or directory", str(parent))
     with new_folder(folder_of(parent, step)) as folder:
         weights.write(folder / _MODEL, model.state_dict())
-        weights.write(folder / _OPTIMIZER, dict(_tensors(model, optimizer)))
+        weights.write(folder / _OPTIMIZER, _optimizer_tensors(model, optimizer))
         hashes = {name: sha256_of(folder / name) for name in (_MODEL, _OPTIMIZER)}
-        write_json(folder / "state.json", content | {"sha256": {"state.json": _digest(content), **hashes}})
+        _write_state(folder, {"step": step, "state": state, "counts": _update_counts(model, optimizer)}, hashes)
 
 
-def load(parent: Path, step: int, model: nn.Module, optimizer: AdamW | None = None) -> dict[str, Any]:
-    """Load a checkpoint into `model`, and into `optimizer` if given; returns the loop's state.
-
-    Raises `UserError` if the hash of a file that is read differs from the recorded one.
-    """
+def load(parent: Path, step: int, model: nn.Module, optimizer: AdamW | None = None) -> None:
+    """Load a checkpoint into `model`, and into `optimizer` if given. Hashes are not compared, see `newest_whole`."""
     folder = folder_of(parent, step)
-    content = _verified(folder, _MODEL, *([] if optimizer is None else [_OPTIMIZER]))
     model.load_state_dict(weights.load_safetensors(folder / _MODEL))
-    if optimizer is not None:
-        tensors, counts = weights.load_safetensors(folder / _OPTIMIZER), content["counts"]
-        optimizer.state.clear()
-        for name, parameter in model.named_parameters():
-            if name in counts:
-                moments = {key: tensors[f"{key}/{name}"] for key in _TENSORS if f"{key}/{name}" in tensors}
-                on_device = {key: x.to(parameter.device) for key, x in moments.items()}
-                optimizer.state[parameter] = {"step": counts[name], **on_device}
-    return content["state"]
+    if optimizer is None:
+        return
+    tensors = weights.load_safetensors(folder / _OPTIMIZER)
+    counts = read_json(folder / _STATE)["counts"]
+    optimizer.state.clear()
+    for name, parameter in model.named_parameters():
+        if name in counts:
+            state: dict[str, Any] = {"step": counts[name]}
+            for key in _TENSORS:
+                if f"{key}/{name}" in tensors:
+                    state[key] = tensors[f"{key}/{name}"].to(parameter.device)
+            optimizer.state[parameter] = state
 
 
 def state_of(parent: Path, step: int) -> dict[str, Any]:
-    """The loop's state in a checkpoint. Raises `UserError` if its hash differs from the recorded one."""
-    return _verified(folder_of(parent, step))["state"]
+    """The loop's state in a checkpoint."""
+    state: dict[str, Any] = read_json(folder_of(parent, step) / _STATE)["state"]
+    return state
 
 
-def set_damaged_aside(parent: Path) -> list[str]:
-    """Rename every damaged checkpoint that a resumed run would read: the newest, and the one whose model is kept.
+def newest_whole(parent: Path) -> tuple[int | None, list[str]]:
+    """The step of the newest whole checkpoint, None if there are no checkpoints; and what is wrong with newer ones.
 
-    Returns a message for each; the last one says from which step the run goes on. The kept checkpoint may be missing
-    afterwards, which `loop._restore` handles.
+    A checkpoint is whole if the files that a resumed run reads have the recorded hashes: its own, and the model of the
+    step that it keeps. Raises `UserError` if there are checkpoints, but none is whole.
     """
-    messages: list[str] = []
-
-    def sound(step: int, *names: str) -> bool:
-        try:
-            _verified(folder_of(parent, step), *names)
-        except UserError as error:
-            messages.append(_set_aside(folder_of(parent, step), error))
-            return False
-        return True
-
-    while left := steps(parent):
-        newest = left[-1]
-        if not sound(newest):
-            continue
-        state = state_of(parent, newest)
-        kept_is_sound = state["kept_step"] != newest and sound(state["kept_step"], _MODEL)
-        needed = [] if state["finished"] else [_OPTIMIZER]
-        if sound(newest, *needed, *([] if kept_is_sound and state["finished"] else [_MODEL])):
-            break
-    if messages:
-        outcome = f"the run goes on from step {left[-1]:,}" if left else "none is left, so the run starts again"
-        messages[-1] += f"; {outcome}"
-    return messages
+    damages: list[str] = []
+    for step in reversed(steps(parent)):
+        damage = _damage(parent, step)
+        if damage is None:
+            return step, damages
+        damages.append(damage)
+    if damages:
+        raise UserError(f"{damages[0]}; no checkpoint is whole: start again in another folder, or delete {parent}")
+    return None, []
 
 
-def _set_aside(folder: Path, damage: UserError) -> str:
-    """Rename a checkpoint, if it is there, so that it is never used again."""
-    if not folder.exists():
-        return str(damage)
-    names = (folder.with_name(f"damaged-{folder.name}{f'-{number}' * (number > 1)}") for number in count(1))
-    target = next(path for path in names if not path.exists())
-    folder.rename(target)
-    return f"{damage}; set aside as {target.name}"
-
-
-def _verified(folder: Path, *names: str) -> dict[str, Any]:
-    """The content of `state.json` without its hashes.
-
-    Raises `UserError` if its hash, or that of one of the files `names`, differs from the recorded one.
-    """
+def _damage(parent: Path, step: int) -> str | None:
+    """The damaged or missing file that a run resumed at `step` would read, or None."""
+    own = folder_of(parent, step)
     try:
-        content = read_json(folder / "state.json")
-        recorded = content.pop("sha256")
-        wrong = [] if recorded["state.json"] == _digest(content) else ["state.json"]
-        wrong += [name for name in names if sha256_of(folder / name) != recorded[name]]
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-        raise UserError(f"{error.filename}: damaged (missing)") from error
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{folder / 'state.json'}: damaged (not the record of a checkpoint)") from error
-    if wrong:
-        raise UserError(f"{folder / wrong[0]}: damaged (its hash is not the recorded one)")
-    return dict(content)
+        state = state_of(parent, step)
+    except (OSError, ValueError, KeyError):
+        return f"{own / _STATE} is damaged"
+    kept = folder_of(parent, state["kept_step"])
+    needed = [own / _STATE, kept / _STATE, kept / _MODEL]
+    if not state["finished"]:
+        needed += [own / _MODEL, own / _OPTIMIZER]
+    for path in needed:
+        try:
+            whole = _hash_of(path) == read_json(path.parent / _STATE)["sha256"][path.name]
+        except (OSError, ValueError, KeyError):
+            whole = False
+        if not whole:
+            return f"{path} is damaged"
+    return None
 
 
-def _digest(content: Any) -> str:
+def _write_state(folder: Path, content: dict[str, Any], hashes: dict[str, str]) -> None:
+    write_json(folder / _STATE, content | {"sha256": hashes | {_STATE: _digest(content)}})
+
+
+def _hash_of(path: Path) -> str:
+    """The hash of a checkpoint's file: for `state.json`, which holds the hashes, that of its other content."""
+    if path.name != _STATE:
+        return sha256_of(path)
+    content = read_json(path)
+    del content["sha256"]
+    return _digest(content)
+
+
+def _digest(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
@@ -142,32 +140,49 @@ def rotate(parent: Path, keep: set[int]) -> None:
             shutil.rmtree(folder_of(parent, step))
 
 
-def strip(parent: Path, kept: int) -> None:
-    """Delete what a finished run no longer needs: the optimizer's state, and every model but that of step `kept`.
+def finish(parent: Path, state: dict[str, Any]) -> None:
+    """Save the loop's state after the last evaluation in the newest checkpoint, and delete what is not needed any more.
 
-    None of the deleted files is needed to resume a finished run, so a kill in between does no harm.
+    The model of `kept_step` stays. A kill in between does no harm, as a resumed run does the same.
     """
+    newest = folder_of(parent, state["step"])
+    content = read_json(newest / _STATE)
+    hashes = content.pop("sha256")
+    _write_state(newest, content | {"state": state}, hashes)
+    rotate(parent, {state["step"], state["kept_step"]})
     for step in steps(parent):
         folder = folder_of(parent, step)
         (folder / _OPTIMIZER).unlink(missing_ok=True)
-        if step != kept:
+        if step != state["kept_step"]:
             (folder / _MODEL).unlink(missing_ok=True)
 
 
 def not_finite(model: nn.Module, optimizer: AdamW) -> str | None:
     """The name of the first tensor to be saved that is not finite, or None. One device sync."""
-    named = [(name, x) for name, x in (*model.state_dict().items(), *_tensors(model, optimizer)) if x.numel()]
-    finite = torch.stack([torch.stack(x.aminmax()).isfinite().all() for _, x in named]).tolist()
-    return next((name for (name, _), sound in zip(named, finite, strict=True) if not sound), None)
+    tensors = {**model.state_dict(), **_optimizer_tensors(model, optimizer)}
+    tensors = {name: tensor for name, tensor in tensors.items() if tensor.numel()}
+    finite = torch.stack([torch.stack(tensor.aminmax()).isfinite().all() for tensor in tensors.values()])
+    for name, is_finite in zip(tensors, finite.tolist(), strict=True):
+        if not is_finite:
+            return name
+    return None
 
 
-def _counts(model: nn.Module, optimizer: AdamW) -> dict[str, int]:
+def _update_counts(model: nn.Module, optimizer: AdamW) -> dict[str, int]:
     """The number of updates of each parameter that has had one."""
-    states = ((name, optimizer.state.get(parameter)) for name, parameter in model.named_parameters())
-    return {name: int(state["step"]) for name, state in states if state}
+    counts = {}
+    for name, parameter in model.named_parameters():
+        if state := optimizer.state.get(parameter):
+            counts[name] = int(state["step"])
+    return counts
 
 
-def _tensors(model: nn.Module, optimizer: AdamW) -> Iterator[tuple[str, Tensor]]:
+def _optimizer_tensors(model: nn.Module, optimizer: AdamW) -> dict[str, Tensor]:
+    """The optimizer's state by kind and name of the parameter, such as `exp_avg/bert.weight`."""
+    tensors = {}
     for name, parameter in model.named_parameters():
         state = optimizer.state.get(parameter, {})
-        yield from ((f"{key}/{name}", state[key]) for key in _TENSORS if key in state)
+        for key in _TENSORS:
+            if key in state:
+                tensors[f"{key}/{name}"] = state[key]
+    return tensors

@@ -1,38 +1,38 @@
-"""How a command begins and ends: its parser, its output, its signals and its exit code.
-
-This module does not import torch, so that `--help` is fast.
-"""
+"""How a command begins and ends: its parser, its output, its signals and its exit code."""
 
 import argparse
-import ctypes.util
 import errno
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any, NoReturn
 
-from minbert.errors import UserError, one_of
+from tqdm import tqdm
+
+from minbert.errors import UserError
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 """The signals by which a user or a cluster ends a run."""
-_ONE_NOTICE = 1.0  # seconds in which signals count as one: clusters and launchers send the same one twice
 
 resumable = False
-"""Whether the command has a run folder, so that `--resume` goes on with it."""
+"""Whether the command can be resumed: `RunFolder.open` sets it."""
 
-load_at_start: tuple[float, float] | None = None
-"""`load_of_others` at the start of a script that trains."""
+# seconds in which signals count as one: clusters and launchers send the same one twice
+_ONE_NOTICE = 1.0
 
-_VARIABLES = ("DATA_DIR", "NLTK_DATA", "OMP_NUM_THREADS")  # they change which files are read, or the results
+# environment variables that decide which files are read, or change the results
+_VARIABLES = ("DATA_DIR", "NLTK_DATA", "OMP_NUM_THREADS")
+
+# what a disk or a network folder reports, sometimes without the name of the file
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE)
 
 
 def console_command() -> str:
@@ -51,21 +51,17 @@ class Parser(argparse.ArgumentParser):
         """Raises `UserError`."""
         raise UserError(f"{message} (see --help)")
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.choices is not None and value not in action.choices:
-            label = "/".join(action.option_strings) or action.dest
-            name = one_of(str(value), map(str, action.choices), label)
-            raise UserError(f"{label}: {value} is spelled {name}")
-
 
 def demand_writable(out: Path | None, flag: str = "--out") -> None:
-    """Raises `UserError` if `out` is a folder, or if no file can be made there; missing folders can be made."""
+    """Raises `UserError` if `out` is a folder, or if no file can be created there; missing folders can be created."""
     if out is None or out.is_char_device() or out.is_fifo():  # these are written to directly
         return
+    writable = not out.is_dir()
     try:
         folder = next(folder for folder in out.absolute().parents if folder.exists())
-        with tempfile.TemporaryFile(dir=folder):  # os.access lets root write where nobody can, as in /proc
-            writable = not out.is_dir()
+        # os.access would let root write where nobody can, as in /proc
+        with tempfile.TemporaryFile(dir=folder):
+            pass
     except OSError:
         writable = False
     if not writable:
@@ -73,20 +69,14 @@ def demand_writable(out: Path | None, flag: str = "--out") -> None:
 
 
 def say(text: str, stream: IO[str] | None = None) -> None:
-    """Print a line and flush, to standard output unless `stream` is given; see `discard_if_closed`."""
-    stream, tqdm = stream or sys.stdout, sys.modules.get("tqdm")
-    with discard_if_closed(stream), tqdm.tqdm.external_write_mode(stream) if tqdm else nullcontext():  # above a bar
-        print(text, file=stream, flush=True)
+    """Print a line above a progress bar, to standard output unless `stream` is given.
 
-
-@contextmanager
-def discard_if_closed(stream: IO[str]) -> Iterator[None]:
-    """Inside this context `stream` is written to; if its reader has left, all its output is discarded without an error.
-
-    The reader is a pipe, as in `... | head`, or a terminal that was closed.
+    Output whose reader has left (`... | head`, a closed terminal) is discarded: a run has to save all the same.
     """
+    stream = stream or sys.stdout
     try:
-        yield
+        tqdm.write(text, file=stream)
+        stream.flush()
     except OSError as error:
         if error.errno not in (errno.EPIPE, errno.EIO):
             raise
@@ -94,15 +84,17 @@ def discard_if_closed(stream: IO[str]) -> Iterator[None]:
 
 
 def _discard(stream: IO[str]) -> None:
-    """Redirect a stream to the null device."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+    """Redirect a stream to the null device, so that neither later lines nor Python's last flush fail."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
 
 
 def run_module(name: str, *arguments: str) -> None:
     """Run `python -m name` in a process of its own and print its output; if it fails, a note is printed instead."""
-    paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(Path(__file__).parents[2])]
+    if "PYTHONPATH" in os.environ:
+        paths.append(os.environ["PYTHONPATH"])
     process = subprocess.run(
         [sys.executable, "-P", "-m", name, *arguments],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
@@ -110,11 +102,12 @@ def run_module(name: str, *arguments: str) -> None:
         text=True,
         check=False,
     )
-    if process.returncode:
-        message = (process.stderr.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
-        say(f"note: python -m {name} failed: {message.removeprefix('error: ')}", sys.stderr)
-    else:
+    if process.returncode == 0:
         say(process.stdout.strip())
+        return
+    lines = process.stderr.strip().splitlines()
+    message = lines[-1] if lines else f"exit code {process.returncode}"
+    say(f"note: python -m {name} failed: {message.removeprefix('error: ')}", sys.stderr)
 
 
 class Interrupted(BaseException):
@@ -125,7 +118,14 @@ class Interrupted(BaseException):
         self.number = number  # of the signal
 
 
+# The number of the signal that `_interrupt` answered. Python drops an exception that is raised inside a destructor,
+# so the training loop asks for the number as well.
+_received = 0
+
+
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    global _received
+    _received = number
     raise Interrupted("stopped", number)
 
 
@@ -135,119 +135,121 @@ def catch_signals(handler: Callable[[int, FrameType | None], None] = _interrupt)
 
     A signal that is ignored, such as SIGHUP under nohup, stays ignored.
     """
-    handlers = {number: signal.getsignal(number) for number in SIGNALS}
-    heeded = {number: before for number, before in handlers.items() if before not in (signal.SIG_IGN, None)}
-    for number in heeded:
-        signal.signal(number, handler)
+    global _received
+    replaced = {}
+    for number in SIGNALS:
+        before = signal.getsignal(number)
+        if before not in (signal.SIG_IGN, None):
+            replaced[number] = before
+            signal.signal(number, handler)
     try:
         yield
     finally:
-        for number, before in heeded.items():
+        for number, before in replaced.items():
             signal.signal(number, before)
+        _received = 0
+
+
+class StopRequest:
+    """The signal by which a training loop was asked to stop, which it does after the current step.
+
+    `number` is that of the first signal, 0 without one. A second signal ends the process at once.
+    """
+
+    def __init__(self) -> None:
+        self.number = _received
+        self._time = time.monotonic()
+        self._at_once = False
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """The signals' handler."""
+        if self.number:
+            if time.monotonic() - self._time > _ONE_NOTICE:
+                raise SystemExit(128 + number)
+            return
+        self.number = number
+        self._time = time.monotonic()
+        if self._at_once:
+            raise Interrupted("stopped", number)
+        # every process of torchrun gets the signal; the line cannot be printed if it came in the midst of another
+        if os.environ.get("RANK", "0") == "0":
+            with suppress(RuntimeError):
+                say("stopping after this step; a second signal stops at once, without a checkpoint", sys.stderr)
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Inside this context a signal raises `Interrupted`, as does one that came just before it."""
+        self._at_once = True
+        try:
+            self._raise_if_stopped()
+            yield
+            self._raise_if_stopped()  # of a signal whose exception was lost inside a destructor
+        finally:
+            self._at_once = False
+
+    def _raise_if_stopped(self) -> None:
+        if self.number:
+            raise Interrupted("stopped", self.number)
 
 
 @contextmanager
-def stop_on_signal() -> Iterator[list[int]]:
-    """Defer signals: yield a list, to which the number of the first is added. A second one ends the process at once."""
-    received: list[int] = []
-    first = 0.0
-
-    def defer(number: int, frame: FrameType | None) -> None:
-        nonlocal first
-        if received:
-            if time.monotonic() - first > _ONE_NOTICE:
-                raise SystemExit(128 + number)
-            return
-        received.append(number)
-        first = time.monotonic()
-        if os.environ.get("RANK", "0") == "0":
-            say("stopping after this step; a second signal stops at once, without a checkpoint", sys.stderr)
-
-    with catch_signals(defer):
-        yield received
+def stop_on_signal() -> Iterator[StopRequest]:
+    """Inside this context signals do not raise, but are recorded in the `StopRequest`."""
+    request = StopRequest()
+    with catch_signals(request.handle):
+        yield request
 
 
 def resume_command() -> str:
     """The command that resumes the run of this process, with its environment variables and its launcher."""
-    variables = [f"{name}={shlex.quote(os.environ[name])}" for name in _VARIABLES if os.environ.get(name)]
-    launcher = ["python" if shutil.which("python") == sys.executable else sys.executable]
+    words = [*sys.argv]
+    if console_command():
+        words[0] = console_command()
+    if "--resume" not in words:
+        words.append("--resume")
+
+    launcher = [] if console_command() else ["python"]
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        launcher = ["torchrun", "--nproc-per-node", os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"])]
-    extra = [] if "--resume" in sys.argv else ["--resume"]
-    return " ".join([*variables, shlex.join([*launcher, *sys.argv, *extra])])
+        processes = os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"])
+        launcher = ["torchrun", "--nproc-per-node", processes]
+        if console_command():
+            launcher.append("--no-python")
+
+    variables = [f"{name}={shlex.quote(os.environ[name])}" for name in _VARIABLES if os.environ.get(name)]
+    return " ".join([*variables, shlex.join([*launcher, *words])])
 
 
-def under_tcmalloc() -> None:
-    """Start this process again with tcmalloc as its memory allocator, where Linux has it and nothing is preloaded.
+def run(main: Callable[[], None]) -> NoReturn:
+    """Run a script and exit: code 0, 2 after a user's mistake or a full disk, or 128 + its number after a signal.
 
-    A training step takes a tenth less time then, and gives the same bits.
+    Every code but 0 comes with one sentence.
     """
-    if sys.platform == "linux" and "LD_PRELOAD" not in os.environ:
-        library = ctypes.util.find_library("tcmalloc_minimal") or ctypes.util.find_library("tcmalloc")
-        if library:
-            os.environ["LD_PRELOAD"] = library
-            os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
-
-
-def allocator() -> str:
-    """The memory allocator of this process, for display."""
-    if "tcmalloc" in os.environ.get("LD_PRELOAD", ""):
-        return "tcmalloc"
-    return "no tcmalloc (install libtcmalloc-minimal4 to save a tenth of the time)"
-
-
-def load_of_others() -> tuple[float, float]:
-    """The time, and for how long other programs have kept the cores of this process busy so far, both in seconds.
-
-    Programs of low priority do not count, unless this one has a low priority too. Only for Linux.
-    """
-    cores = {f"cpu{core}" for core in os.sched_getaffinity(0)}
-    busy = 0
-    for name, *ticks in (line.split() for line in Path("/proc/stat").read_text().splitlines()):
-        if name in cores:
-            user, low, system = map(int, ticks[:3])
-            busy += user + system + (low if os.nice(0) > 0 else 0)
-    return time.monotonic(), busy / os.sysconf("SC_CLK_TCK") - sum(os.times()[:4])
-
-
-def run(main: Callable[[], None], *, training: bool = False) -> NoReturn:
-    """Run a script and exit: code 0, 2 after a user's mistake, or 128 + its number after a signal.
-
-    Every code but 0 comes with one sentence. If the output is a closed pipe, as in `... | head`, the exit code is 0.
-    A script for `training` runs `under_tcmalloc`, and observes the load of the machine from here on.
-    """
-    global load_at_start
-    if training:
-        under_tcmalloc()
-        load_at_start = load_of_others() if Path("/proc/stat").is_file() else None
-    # OpenMP's threads spin at every barrier, and keep a core from the thread they wait for if another program needs it
-    # too. With a shorter spin a training step takes about half the time then (docs/performance.md). The variable is
-    # read when torch is loaded.
-    os.environ.setdefault("GOMP_SPINCOUNT", "2000")
     try:
-        with catch_signals():
-            code = _outcome(main)
-    finally:
-        with discard_if_closed(sys.stdout):
+        try:
+            with catch_signals():
+                code = _exit_code(main)
+        finally:
             sys.stdout.flush()
+    except BrokenPipeError:  # the reader of the output has left, as in `... | head`
+        _discard(sys.stdout)
+        code = 0
     raise SystemExit(code)
 
 
-def _outcome(main: Callable[[], None]) -> int:
+def _exit_code(main: Callable[[], None]) -> int:
     try:
         main()
     except UserError as error:
         say(f"error: {error}", sys.stderr)
         return 2
-    except BrokenPipeError:
-        _discard(sys.stdout)
     except OSError as error:
-        if error.filename is None and error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if isinstance(error, BrokenPipeError) or (error.filename is None and error.errno not in _DISK_ERRORS):
             raise
         say(f"error: {error.filename or 'a file of this run'}: {error.strerror}", sys.stderr)
         return 2
     except Interrupted as stop:
-        if os.environ.get("RANK", "0") == "0":  # every process of torchrun gets here
+        # every process of torchrun gets here
+        if os.environ.get("RANK", "0") == "0":
             say(f"{stop}; resume with: {resume_command()}" if resumable else str(stop), sys.stderr)
         return 128 + stop.number
     return 0

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -38,23 +37,27 @@ def group(device: torch.device) -> Iterator[None]:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield
         return
-    # The default of minutes is too short: the others wait while the first rank scores the triplets or saves.
-    backend, day = "nccl" if device.type == "cuda" else "gloo", timedelta(days=1)
-    dist.init_process_group(backend, timeout=day, **_restarted())
+    # torch's default of minutes is too short: the others wait while the first rank scores the triplets or saves
+    dist.init_process_group(
+        backend="nccl" if device.type == "cuda" else "gloo",
+        timeout=timedelta(days=1),
+        **_rendezvous_after_restart(),
+    )
     try:
         yield
     finally:
         dist.destroy_process_group()
 
 
-def _restarted() -> dict[str, Any]:
+def _rendezvous_after_restart() -> dict[str, Any]:
     """Arguments by which processes that torchrun has restarted find each other, and not those that ended.
 
     torchrun keeps one store for all restarts (pytorch/pytorch issue 135712). On several machines they count restarts
     differently, and torchrun needs TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1.
     """
     restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    if restarts == "0" or os.environ["LOCAL_WORLD_SIZE"] != os.environ["WORLD_SIZE"]:
+    on_one_machine = os.environ.get("LOCAL_WORLD_SIZE") == os.environ["WORLD_SIZE"]
+    if restarts == "0" or not on_one_machine:
         return {}
     store, rank, world = next(rendezvous("env://"))
     return {"store": PrefixStore(f"restart {restarts}", store), "rank": rank, "world_size": world}
@@ -78,8 +81,9 @@ def say(text: str) -> None:
 
 def note(*texts: str) -> None:
     """Print warnings to standard error, on the first rank only."""
-    for text in texts if rank() == 0 else ():
-        cli.say(f"note: {text}", sys.stderr)
+    if rank() == 0:
+        for text in texts:
+            cli.say(f"note: {text}", sys.stderr)
 
 
 def own_rows(rows: np.ndarray) -> np.ndarray:
@@ -142,7 +146,8 @@ def differing_rank(tensors: Iterable[Tensor], device: torch.device) -> int:
     for tensor in tensors:
         digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     local = torch.tensor([*digest.digest()], device=device)
-    return max_over_ranks(0 if torch.equal(broadcast(local.clone()), local) else rank(), device)
+    first = broadcast(local.clone())
+    return max_over_ranks(0 if torch.equal(first, local) else rank(), device)
 
 
 def sum_gradients(parameters: Iterable[nn.Parameter], device: torch.device) -> None:
@@ -152,29 +157,38 @@ def sum_gradients(parameters: Iterable[nn.Parameter], device: torch.device) -> N
     """
     if not dist.is_initialized():
         return
-    parameters = [p for p in parameters if p.requires_grad]
-    present = torch.tensor([p.grad is not None for p in parameters], dtype=torch.float32, device=device)
-    _exchange(_sum_in_buckets, compress(parameters, sum_over_ranks(present).tolist()))
+    trained = [p for p in parameters if p.requires_grad]
+    has_gradient = torch.tensor([p.grad is not None for p in trained], dtype=torch.float32, device=device)
+    counts = sum_over_ranks(has_gradient).tolist()  # of the ranks with a gradient
+    _exchange(_sum_in_buckets, [p for p, count in zip(trained, counts, strict=True) if count])
 
 
-def _sum_in_buckets(parameters: Iterable[nn.Parameter]) -> None:
+def _sum_in_buckets(parameters: list[nn.Parameter]) -> None:
     exchanges = []
     for bucket in _buckets(parameters):
-        flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in bucket])
+        gradients = []
+        for parameter in bucket:
+            gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            gradients.append(gradient.flatten())
+        flat = torch.cat(gradients)
         exchanges.append((bucket, flat, dist.all_reduce(flat, async_op=True)))
     for bucket, flat, work in exchanges:
         work.wait()
-        for parameter, part in zip(bucket, flat.split([p.numel() for p in bucket]), strict=True):
-            parameter.grad = part.view_as(parameter)
+        sizes = [parameter.numel() for parameter in bucket]
+        for parameter, gradient in zip(bucket, flat.split(sizes), strict=True):
+            parameter.grad = gradient.view_as(parameter)
 
 
 def _buckets(parameters: Iterable[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
     """The parameters in their order, in groups of at least `_BUCKET` numbers; the last group may be smaller."""
     bucket: list[nn.Parameter] = []
+    size = 0
     for parameter in parameters:
         bucket.append(parameter)
-        if sum(p.numel() for p in bucket) >= _BUCKET:
+        size += parameter.numel()
+        if size >= _BUCKET:
             yield bucket
             bucket = []
+            size = 0
     if bucket:
         yield bucket

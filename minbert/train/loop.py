@@ -1,6 +1,6 @@
 """The training loop of both scripts.
 
-An objective does forward and backward; the loop does the optimizer's steps, the learning rate, evaluation,
+A `TrainStep` does forward and backward; the loop does the optimizer's steps, the learning rate, evaluation,
 checkpoints, metrics and progress. Its position in the plan is one integer, the step, so a resumed run gives the same
 bits as an uninterrupted one.
 """
@@ -20,14 +20,15 @@ from minbert.optimizer import AdamW, lr_factor
 from minbert.precision import autocast, loss_scaler
 from minbert.seeds import torch_seed
 from minbert.train import checkpoint, distributed
-from minbert.train.cli import Interrupted, catch_signals, stop_on_signal
+from minbert.train.cli import Interrupted, StopRequest, stop_on_signal
 from minbert.train.plan import Plan, PlannedBatch
 from minbert.train.progress import Progress
 from minbert.train.run import RunFolder
 from minbert.train.settings import RunSettings, TrainingSettings
 
 T = TypeVar("T")
-BEST, LAST = "best", "last"
+BEST = "best"
+LAST = "last"
 _READ_EVERY = 10  # steps between two reads of the losses, each a device sync
 _REMEDY = "a smaller --lr or --precision fp32 may help (the checkpoints are of earlier steps, and finite)"
 _LESS_MEMORY = "a smaller --batch-size may help, or --chunk N (stage one) or --accumulate N (stage two)"
@@ -35,7 +36,7 @@ _LESS_MEMORY = "a smaller --batch-size may help, or --chunk N (stage one) or --a
 
 @dataclass(frozen=True)
 class StepContext:
-    """The current step, as an objective sees it."""
+    """The current step, as a `TrainStep` sees it."""
 
     seed: int
     step: int
@@ -73,7 +74,10 @@ LoggedStep = tuple[str, dict[str, Tensor], int]
 
 @dataclass
 class LoopState:
-    """The loop's state, saved in checkpoints under these names."""
+    """The loop's state, saved in checkpoints under these names.
+
+    The checkpoint of a step is written before its evaluation, so that the state holds the results of earlier ones.
+    """
 
     step: int = 0
     score: float | None = None  # of the latest evaluation
@@ -82,7 +86,6 @@ class LoopState:
     kept_step: int = 0  # step of the weights that `fit` leaves in the model, by `--keep`
     stale: int = 0  # evaluations since the best one, for early stopping
     finished: bool = False
-    unevaluated: bool = False  # a signal stopped the run in the evaluation of its last step
     sums: dict[str, float] = field(default_factory=dict)  # of scalars times examples, since the last row of the metrics
     counts: dict[str, int] = field(default_factory=dict)  # of the examples in `sums`
     loss_scale: dict[str, Any] = field(default_factory=dict)  # state of the loss scaling, empty unless fp16
@@ -93,13 +96,13 @@ class LoopState:
         return self.best if self.kept_step == self.best_step else self.score
 
     def kept_weights(self, training: TrainingSettings, planned: int) -> str:
-        """Whose weights are kept: those of a step, by which rule, or the mean over the last of the `planned` steps."""
+        """Describe the kept weights, for display; `planned` is the number of steps in the plan."""
         if not self.kept_step:
             return "the encoder from before training"
         if training.average and self.kept_step == planned:
             return f"the mean of the weights over the last {training.average:.0%} of {planned:,} steps"
-        last = training.keep == LAST or self.kept_step != self.best_step
-        rule = "the last" if last else f"the best by {training.metric}"
+        is_best = training.keep == BEST and self.kept_step == self.best_step
+        rule = f"the best by {training.metric}" if is_best else "the last"
         return f"step {self.kept_step:,} of {self.step:,}, {rule}"
 
     def means(self) -> dict[str, float]:
@@ -110,7 +113,7 @@ class LoopState:
 def fit(
     model: nn.Module,
     optimizer: AdamW,
-    objective: TrainStep,
+    train_step: TrainStep,
     plan: Plan,
     run: RunFolder,
     training: TrainingSettings,
@@ -124,10 +127,12 @@ def fit(
 ) -> LoopState:
     """Train until the end of the plan or early stopping, and leave the best or the last weights in `model`, by `keep`.
 
+    A run folder whose session was resumed goes on from its newest checkpoint.
+
     training: among others `keep` (with `best`, the weights before training are kept as step 0 if no evaluation is above
     the baseline; without a defined score, the last step is kept) and `average` (the weights of the last step become the
     mean over the last steps; Izmailov et al., 2018, section 3, after every step and under the same schedule).
-    run_settings: whether the run is resumed, and how often it is saved and logged.
+    run_settings: how often the run is saved and logged.
     precision: "fp32", "bf16" or "fp16", in which a step whose gradients overflow changes no weights, but counts.
     baseline: the score of the model before training; without it the first defined score is the best so far.
     tasks: the number of tasks; with several, losses are displayed with the task's name.
@@ -136,111 +141,157 @@ def fit(
     Raises `UserError` if a loss, a gradient norm or a tensor to be saved is not finite, and `Interrupted`, after a
     checkpoint, if a signal announced the end of the run.
     """
-    restored = _restore(model, optimizer, run) if run_settings.resume else None
-    state = restored or LoopState(best=_first_ranks_score(baseline, device))
+    parameters = [*model.parameters()]
+    warmup = _share_of_steps(training.warmup, plan)
+    averaged_after = plan.total - _share_of_steps(training.average, plan)
     scaler = loss_scaler(precision, device)
+
+    state = _restore(model, optimizer, run, device)
+    if state is None:
+        state = LoopState(best=_score_of_first_rank(baseline, device))
+        if baseline is not None and training.keep == BEST:
+            _save(model, optimizer, state, run, training)
     if state.loss_scale:
         scaler.load_state_dict(state.loss_scale)
-    pending: list[LoggedStep] = []
-    parameters = [*model.parameters()]
-    # 1e-9: 0.07 * 100 is 7.000000000000001
-    warmup, averaged = (math.ceil(share * plan.total - 1e-9) for share in (training.warmup, training.average))
-    averaged_after = plan.total - averaged
+
+    pending: list[LoggedStep] = []  # steps whose scalars have not been read from the device
     progress = Progress(plan, state.step, tasks, keeps_best=training.keep == BEST)
-    if restored is None and baseline is not None and training.keep == BEST:
-        _save(model, optimizer, state, run, training)
-
-    def evaluate_and_save() -> None:
-        """Evaluate and save; a signal during the evaluation stops the run, which resumes with this evaluation."""
-        model.eval()
-        try:
-            with catch_signals() if distributed.world() == 1 else nullcontext():
-                if signals and distributed.world() == 1:
-                    raise Interrupted("stopped", signals[0])
-                started = time.perf_counter()
-                score, numbers = evaluate()
-                seconds = round(time.perf_counter() - started, 3)
-        except Interrupted as stop:
-            state.unevaluated = True
-            _save(model, optimizer, state, run, training)
-            run.record_step(state.step, ended=True)
-            position = f"after step {state.step:,} of {plan.total:,}, before its evaluation"
-            raise Interrupted(f"stopped {position}", stop.number) from None
-        state.unevaluated = False
-        row = _update(state, score, plan.total, training.patience, device)
-        row |= {name: finite_or_none(value) for name, value in numbers.items()} | {"seconds": seconds}
-        run.log({"kind": "evaluation", "step": state.step, "epoch": plan.at(state.step - 1).epoch + 1, **row})
-        progress.evaluated(row)
-        _save(model, optimizer, state, run, training)
-
-    with stop_on_signal() as signals, progress:
-        if state.unevaluated:
-            evaluate_and_save()
-        model.train(not state.finished)
+    with stop_on_signal() as stop, progress:
+        model.train()
         while not state.finished:
+            # once in a while: evaluate. A run that is stopped or killed here was saved before, and evaluates again.
+            if _is_evaluated(state.step, plan, training):
+                row = _evaluate(model, evaluate, state, plan, training, stop, device)
+                run.log(row)
+                progress.evaluated(row)
+                if state.finished:
+                    break
+                model.train()
+
+            # one training step
             batch = plan.at(state.step)
-            optimizer.zero_grad(set_to_none=True)
             context = StepContext(training.seed, state.step, precision, device, scaler)
+            optimizer.zero_grad(set_to_none=True)
             try:
-                numbers = objective.backward(model, batch, context)
+                metrics = train_step.backward(model, batch, context)
             except torch.OutOfMemoryError as error:
                 raise UserError(f"step {state.step + 1}: the GPU's memory is too small; {_LESS_MEMORY}") from error
             distributed.sum_gradients(parameters, device)
             scaler.unscale_(optimizer)
-            numbers["gradient_norm"] = _clip(parameters, training.clip)
+            metrics["gradient_norm"] = _clip(parameters, training.clip)
             factor = lr_factor(training.lr_schedule, state.step, plan.total, warmup)
             rate = training.lr * factor
             for group in optimizer.param_groups:
                 group["lr"] = group.get("peak_lr", training.lr) * factor
             scaler.step(optimizer)
             if scaler.is_enabled():
-                _update_scale(scaler, numbers, state)
+                _update_scale(scaler, metrics, state)
             state.step += 1
             if state.step > averaged_after:
                 optimizer.average(state.step - averaged_after)
-            pending.append((batch.task, numbers, len(batch.rows)))
+            pending.append((batch.task, metrics, len(batch.rows)))
             progress.advance(len(batch.rows))
 
-            # once in a while; with several ranks `max_over_ranks` is a device sync: they must stop after the same step
-            stopping = distributed.max_over_ranks(max(signals, default=0), device)
+            # with several ranks this is a device sync: they must stop after the same step
+            stopping = distributed.max_over_ranks(stop.number, device)
             epoch_ends = state.step in plan.ends
-            evaluating = state.step == plan.total or _due(state.step, training.evaluate_every, epoch_ends)
-            saving = evaluating or bool(stopping) or _due(state.step, run_settings.save_every)
-            logging = evaluating or epoch_ends or _due(state.step, run_settings.log_every)  # no row spans two epochs
-            if logging or saving or progress.due or _due(state.step, _READ_EVERY):
+            evaluating = _is_evaluated(state.step, plan, training)
+            saving = evaluating or bool(stopping) or _is_due(state.step, run_settings.save_every)
+            logging = evaluating or epoch_ends or _is_due(state.step, run_settings.log_every)
+
+            # once in a while: read the losses (a device sync), and log them. No row spans two epochs.
+            if logging or saving or progress.due or _is_due(state.step, _READ_EVERY):
                 _read_scalars(state, pending)
                 progress.show(rate, state.means(), line=logging)
             if logging:
-                row = {"kind": "train", "step": state.step, "epoch": batch.epoch + 1, "lr": rate, **state.means()}
-                run.log(row | progress.times())
-                state.sums, state.counts = {}, {}
-            if saving and (name := checkpoint.not_finite(model, optimizer)):
-                raise UserError(f"step {state.step}: after the update of {batch.task}, {name} is not finite; {_REMEDY}")
-            if saving and (rank := distributed.differing_rank(model.parameters(), device)):
-                raise UserError(
-                    f"step {state.step}: the parameters of process {rank} differ from those of process 0, so they are "
-                    f"not saved; --resume goes on from the last checkpoint"
-                )
-            if averaged_after < state.step == plan.total:
-                optimizer.use_average()
-            if evaluating:
-                evaluate_and_save()
-                model.train(not state.finished)
-            elif saving:
+                row = {"kind": "train", "step": state.step, "epoch": batch.epoch + 1, "lr": rate}
+                run.log(row | state.means() | progress.times())
+                state.sums = {}
+                state.counts = {}
+
+            # once in a while: save
+            if saving:
+                _check_weights(model, optimizer, state.step, batch.task, device)
+                if averaged_after < state.step == plan.total:
+                    optimizer.use_average()
                 _save(model, optimizer, state, run, training)
-            if stopping and not state.finished:
-                run.record_step(state.step, ended=True)
+            if stopping:
                 raise Interrupted(f"stopped after step {state.step:,} of {plan.total:,}", stopping)
+
+    state.kept_step = _kept_step(state, training)
     checkpoint.load(run.checkpoints, state.kept_step, model)
-    run.record_step(state.step, ended=True)
     if distributed.rank() == 0:
-        checkpoint.strip(run.checkpoints, state.kept_step)
+        run.sync_metrics()
+        checkpoint.finish(run.checkpoints, asdict(state))
+        run.record_step(state.step)
+    model.eval()
     return state
 
 
-def _due(step: int, interval: int, otherwise: bool = False) -> bool:
-    """Whether something that is done every `interval` steps is due; with an interval of 0, `otherwise`."""
-    return step % interval == 0 if interval else otherwise
+def _share_of_steps(share: float, plan: Plan) -> int:
+    """A share of the plan's steps, rounded up."""
+    return math.ceil(share * plan.total - 1e-9)  # 0.07 * 100 is 7.000000000000001
+
+
+def _is_due(step: int, interval: int) -> bool:
+    """Whether something that is done every `interval` steps, with 0 never, is done after `step`."""
+    return interval > 0 and step % interval == 0
+
+
+def _is_evaluated(step: int, plan: Plan, training: TrainingSettings) -> bool:
+    """Whether an evaluation follows `step`: by the interval, or without one at the end of an epoch; and at the end."""
+    if step == 0:
+        return False
+    if step == plan.total:
+        return True
+    if training.evaluate_every:
+        return _is_due(step, training.evaluate_every)
+    return step in plan.ends
+
+
+def _evaluate(
+    model: nn.Module,
+    evaluate: Callable[[], ScoreAndMetrics],
+    state: LoopState,
+    plan: Plan,
+    training: TrainingSettings,
+    stop: StopRequest,
+    device: torch.device,
+) -> dict[str, Any]:
+    """Evaluate and update the state; returns the row of the metrics.
+
+    Raises `Interrupted` if a signal comes during the evaluation of a single process; several ranks finish it together.
+    """
+    model.eval()
+    started = time.perf_counter()
+    try:
+        with stop.at_once() if distributed.world() == 1 else nullcontext():
+            score, metrics = evaluate()
+    except Interrupted as interrupted:
+        position = f"after step {state.step:,} of {plan.total:,}, before its evaluation"
+        raise Interrupted(f"stopped {position}", interrupted.number) from None
+    seconds = round(time.perf_counter() - started, 3)
+
+    state.score = _score_of_first_rank(score, device)
+    improved = state.score is not None and (state.best is None or state.score > state.best)
+    if improved:
+        state.best = state.score
+        state.best_step = state.step
+        state.stale = 0
+    else:
+        state.stale += 1
+    if state.score is None:
+        distributed.note(f"step {state.step}: the score is undefined, so this evaluation cannot be the best")
+    state.finished = state.step == plan.total or 0 < training.patience <= state.stale
+    return {
+        "kind": "evaluation",
+        "step": state.step,
+        "epoch": plan.epoch_of(state.step - 1) + 1,
+        "score": state.score,
+        "best": improved,
+        **{name: finite_or_none(value) for name, value in metrics.items()},
+        "seconds": seconds,
+    }
 
 
 def _clip(parameters: list[nn.Parameter], limit: float) -> Tensor:
@@ -251,7 +302,7 @@ def _clip(parameters: list[nn.Parameter], limit: float) -> Tensor:
     return norm
 
 
-def _update_scale(scaler: torch.amp.GradScaler, numbers: dict[str, Tensor], state: LoopState) -> None:
+def _update_scale(scaler: torch.amp.GradScaler, metrics: dict[str, Tensor], state: LoopState) -> None:
     """Adapt the loss scale after a step, and log it and whether the step was skipped (a device sync).
 
     A skipped step's gradient norm, which is not finite, is not logged, unless no smaller scale would help.
@@ -260,15 +311,16 @@ def _update_scale(scaler: torch.amp.GradScaler, numbers: dict[str, Tensor], stat
     scaler.update()
     skipped = scaler.get_scale() < scale
     if skipped and scale > 1:
-        del numbers["gradient_norm"]
-    numbers |= {"loss_scale": torch.tensor(scale), "skipped": torch.tensor(float(skipped))}
+        del metrics["gradient_norm"]
+    metrics["loss_scale"] = torch.tensor(scale)
+    metrics["skipped"] = torch.tensor(float(skipped))
     state.loss_scale = scaler.state_dict()
 
 
 def _read_scalars(state: LoopState, pending: list[LoggedStep]) -> None:
     """Copy the scalars since the last call to the host (a device sync), check them and add them to the sums."""
-    for step, (task, numbers, examples) in enumerate(pending, start=state.step - len(pending) + 1):
-        for name, tensor in numbers.items():
+    for step, (task, metrics, examples) in enumerate(pending, start=state.step - len(pending) + 1):
+        for name, tensor in metrics.items():
             value = float(tensor)
             if not math.isfinite(value):
                 raise UserError(f"step {step}: the {name.replace('_', ' ')} of {task} is {value}; {_REMEDY}")
@@ -278,21 +330,7 @@ def _read_scalars(state: LoopState, pending: list[LoggedStep]) -> None:
     pending.clear()
 
 
-def _update(state: LoopState, score: float | None, total: int, patience: int, device: torch.device) -> dict[str, Any]:
-    """Update the state after an evaluation; returns what the metrics say of it."""
-    state.score = _first_ranks_score(score, device)
-    improved = state.score is not None and (state.best is None or state.score > state.best)
-    if improved:
-        state.best, state.best_step, state.stale = state.score, state.step, 0
-    else:
-        state.stale += 1
-    if state.score is None:
-        distributed.note(f"step {state.step}: the score is undefined, so this evaluation cannot be the best")
-    state.finished = state.step == total or bool(patience and state.stale >= patience)
-    return {"score": state.score, "best": improved}
-
-
-def _first_ranks_score(score: float | None, device: torch.device) -> float | None:
+def _score_of_first_rank(score: float | None, device: torch.device) -> float | None:
     """The first rank's score, None if undefined: all ranks stop and keep alike, however their processors round."""
     tensor = torch.tensor(math.nan if score is None else score, dtype=torch.float64, device=device)
     return finite_or_none(float(distributed.broadcast(tensor)))
@@ -303,9 +341,25 @@ def finite_or_none(value: T) -> T | None:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def _check_weights(model: nn.Module, optimizer: AdamW, step: int, task: str, device: torch.device) -> None:
+    """Raises `UserError` if what is about to be saved is not finite, or differs between the ranks."""
+    if name := checkpoint.not_finite(model, optimizer):
+        raise UserError(f"step {step}: after the update of {task}, {name} is not finite; {_REMEDY}")
+    if rank := distributed.differing_rank(model.parameters(), device):
+        raise UserError(
+            f"step {step}: the parameters of process {rank} differ from those of process 0, so they are not saved; "
+            f"--resume goes on from the last checkpoint"
+        )
+
+
+def _kept_step(state: LoopState, training: TrainingSettings) -> int:
+    """The step of the weights to keep: the best by a defined score, or the last."""
+    return state.step if training.keep == LAST or state.best is None else state.best_step
+
+
 def _save(model: nn.Module, optimizer: AdamW, state: LoopState, run: RunFolder, training: TrainingSettings) -> None:
-    """Write a checkpoint, and delete all others but that of `kept_step`."""
-    state.kept_step = state.step if training.keep == LAST or state.best is None else state.best_step
+    """Write a checkpoint, and delete all others but that of the weights to keep."""
+    state.kept_step = _kept_step(state, training)
     if distributed.rank() == 0:
         run.sync_metrics()
         checkpoint.save(run.checkpoints, state.step, model, optimizer, asdict(state))
@@ -314,20 +368,13 @@ def _save(model: nn.Module, optimizer: AdamW, state: LoopState, run: RunFolder, 
     distributed.barrier()
 
 
-def _restore(model: nn.Module, optimizer: AdamW, run: RunFolder) -> LoopState | None:
-    """Load the newest checkpoint, if there is one; `RunFolder.begin_part` has verified it."""
-    saved = checkpoint.steps(run.checkpoints)
-    if not saved:
-        run.forget_after(-1)
+def _restore(model: nn.Module, optimizer: AdamW, run: RunFolder, device: torch.device) -> LoopState | None:
+    """Load the checkpoint that the session goes on from; None if training begins."""
+    # only the first rank has looked for it
+    step = distributed.max_over_ranks(-1 if run.resumed_step is None else run.resumed_step, device)
+    if step < 0:
         return None
-    state = LoopState(**checkpoint.state_of(run.checkpoints, saved[-1]))
-    run.forget_after(saved[-1], unevaluated=state.unevaluated)
-    if state.kept_step not in saved:  # it was damaged
-        state.kept_step, state.best_step = state.step, state.step
-        state.best = state.score if state.finished else None
+    state = LoopState(**checkpoint.state_of(run.checkpoints, step))
     if not state.finished:  # a finished run trains no more; `fit` loads the kept weights
-        checkpoint.load(run.checkpoints, state.step, model, optimizer)
-    if distributed.rank() == 0:
-        checkpoint.rotate(run.checkpoints, {state.step, state.kept_step})
-    distributed.barrier()
+        checkpoint.load(run.checkpoints, step, model, optimizer)
     return state

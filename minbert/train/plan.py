@@ -1,11 +1,11 @@
 """Plans: the examples of every training step, as pure functions of (sizes, seed, epoch)."""
 
 from bisect import bisect_right
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate, count
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -30,30 +30,43 @@ class Plan:
 
     lengths: Sequence[int]
     build: Callable[[int], list[tuple[str, np.ndarray]]]
-    _latest: tuple[int, list[PlannedBatch]] = field(default=(-1, []), repr=False)  # an epoch and its steps
+    # the epoch that was asked for last, and its batches
+    _epoch: int = field(default=-1, repr=False)
+    _batches: list[PlannedBatch] = field(default_factory=list, repr=False)
 
     @cached_property
     def ends(self) -> list[int]:
         """Total number of steps at the end of each epoch."""
         return list(accumulate(self.lengths))
 
-    @property
+    @cached_property
     def total(self) -> int:
         """Number of steps of the run."""
         return sum(self.lengths)
 
-    def at(self, step: int) -> PlannedBatch:
-        """PlannedBatch number `step` of 0..total-1."""
-        epoch = bisect_right(self.ends, step)
-        if epoch != self._latest[0]:
-            self._latest = epoch, self._steps_of(epoch)
-        return self._latest[1][step - self.ends[epoch]]  # an index from the end
+    def epoch_of(self, step: int) -> int:
+        """The epoch, from 0, of step `step` of 0..total-1."""
+        return bisect_right(self.ends, step)
 
-    def _steps_of(self, epoch: int) -> list[PlannedBatch]:
-        built, counts = self.build(epoch), defaultdict[str, Iterator[int]](count)
+    def at(self, step: int) -> PlannedBatch:
+        """The batch of step `step` of 0..total-1."""
+        epoch = self.epoch_of(step)
+        if epoch != self._epoch:
+            self._batches = self._build_batches(epoch)
+            self._epoch = epoch
+        first = self.ends[epoch] - self.lengths[epoch]
+        return self._batches[step - first]
+
+    def _build_batches(self, epoch: int) -> list[PlannedBatch]:
+        built = self.build(epoch)
         assert len(built) == self.lengths[epoch], "a plan's lengths must be those of its epochs"
         first = self.ends[epoch] - self.lengths[epoch]
-        return [PlannedBatch(task, rows, epoch, n, next(counts[task])) for n, (task, rows) in enumerate(built, first)]
+        steps_of_task = Counter[str]()
+        batches = []
+        for number, (task, rows) in enumerate(built, start=first):
+            batches.append(PlannedBatch(task, rows, epoch, number, steps_of_task[task]))
+            steps_of_task[task] += 1
+        return batches
 
 
 def shuffled(size: int, seed: int, *counter: int | str) -> np.ndarray:
@@ -80,15 +93,20 @@ def random_subset(count: int, limit: int, seed: int, *counter: int | str) -> np.
 
 def over_rows(plan: Plan, rows: Mapping[str, np.ndarray]) -> Plan:
     """The plan with its row numbers as indices into chosen rows: row i of a task becomes `rows[task][i]`."""
-    return Plan(plan.lengths, lambda epoch: [(task, rows[task][indices]) for task, indices in plan.build(epoch)])
+
+    def build(epoch: int) -> list[tuple[str, np.ndarray]]:
+        return [(task, rows[task][indices]) for task, indices in plan.build(epoch)]
+
+    return Plan(plan.lengths, build)
 
 
 def first_steps(plan: Plan, steps: int) -> Plan:
     """A plan of the first `steps` steps of `plan` (0: all)."""
     if not 0 < steps < plan.total:
         return plan
-    epoch = bisect_right(plan.ends, steps - 1)
-    lengths = [*plan.lengths[:epoch], steps - sum(plan.lengths[:epoch])]
+    last_epoch = plan.epoch_of(steps - 1)
+    whole_epochs = list(plan.lengths[:last_epoch])
+    lengths = [*whole_epochs, steps - sum(whole_epochs)]
     return Plan(lengths, lambda epoch: plan.build(epoch)[: lengths[epoch]])
 
 

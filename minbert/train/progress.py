@@ -3,8 +3,7 @@
 import os
 import sys
 import time
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO, TypeVar
 
 from tqdm import tqdm
@@ -13,7 +12,10 @@ from minbert.train import distributed
 from minbert.train.cli import say
 from minbert.train.plan import Plan
 
-_SILENCE = 60.0  # seconds; without a bar, at least one line is printed in this time
+_SILENCE = 60.0  # seconds; without a terminal, progress is printed at least once in this time
+
+# in the row of an evaluation, besides its metrics
+_NO_METRICS = ("kind", "step", "epoch", "score", "best", "seconds")
 
 T = TypeVar("T")
 
@@ -25,21 +27,21 @@ class _Bar(tqdm):  # type: ignore[misc]
 def bar(items: Sequence[T], label: str) -> Iterable[T]:
     """The items one by one, with a bar named `label` on standard error, on the first rank only.
 
-    Standard output is left to results. Where standard error is no terminal, a line is printed once a minute.
+    Standard output is left to results. Where standard error is no terminal, the bar is printed once a minute.
     """
-    if not _redraws(sys.stderr):
-        return _with_lines(items, label)
-    options = {"file": sys.stderr, "leave": False, "dynamic_ncols": True, "disable": bool(distributed.rank())}
-    return _Bar(items, desc=label, **options)
-
-
-def _with_lines(items: Sequence[T], label: str) -> Iterator[T]:
-    last_line = time.perf_counter()
-    for number, item in enumerate(items):
-        if distributed.rank() == 0 and time.perf_counter() - last_line >= _SILENCE:
-            say(f"{label}: {number:,} of {len(items):,}", sys.stderr)
-            last_line = time.perf_counter()
-        yield item
+    pause = 0.1 if _can_redraw(sys.stderr) else _SILENCE
+    hidden = distributed.rank() > 0
+    return _Bar(
+        items,
+        desc=label,
+        file=sys.stderr,
+        leave=False,
+        dynamic_ncols=True,
+        mininterval=pause,
+        maxinterval=pause,
+        delay=pause,
+        disable=hidden,
+    )
 
 
 class Progress:
@@ -52,19 +54,35 @@ class Progress:
     """
 
     def __init__(self, plan: Plan, done: int, tasks: int = 1, *, keeps_best: bool = True) -> None:
-        self._ends, self._total, self._first, self._step = plan.ends, plan.total, done, done
-        self._tasks, self._keeps_best = tasks, keeps_best
+        self._plan = plan
+        self._first = done
+        self._step = done
+        self._several_tasks = tasks > 1
+        self._keeps_best = keeps_best
         self._means: dict[str, float] = {}  # the latest of each task
         self._score = ""
         self._bar: _Bar | None = None
-        self._printing = distributed.rank() == 0 and not _redraws(sys.stdout)  # lines
-        self._examples, self._speed = 0, 0.0  # examples a second
-        self._begun = self._started = self._last_line = time.perf_counter()
+        first_rank = distributed.rank() == 0
+        self._prints_lines = first_rank and not _can_redraw(sys.stdout)
+        self._shows_bar = first_rank and not self._prints_lines
+        now = time.perf_counter()
+        self._begun = now
+        self._last_line = now
+        # the measurement of speed
+        self._started = now
+        self._examples = 0
 
     def __enter__(self) -> "Progress":
-        if distributed.rank() == 0 and not self._printing:
-            options = {"file": sys.stdout, "dynamic_ncols": True, "leave": False, "unit": "step"}
-            self._bar = _Bar(total=self._total, initial=self._step, desc=self._epoch, **options)
+        if self._shows_bar:
+            self._bar = _Bar(
+                total=self._plan.total,
+                initial=self._step,
+                desc=self._epoch,
+                file=sys.stdout,
+                dynamic_ncols=True,
+                leave=False,
+                unit="step",
+            )
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -75,7 +93,6 @@ class Progress:
         """Count one step of `examples` examples."""
         self._step += 1
         self._examples += examples
-        self._speed = self._examples / (time.perf_counter() - self._started)
         if self._bar is not None:
             self._bar.set_description_str(self._epoch, refresh=False)
             self._bar.update()
@@ -83,17 +100,18 @@ class Progress:
     @property
     def due(self) -> bool:
         """Whether to print a line because there was none for a minute; False with a bar."""
-        return self._printing and time.perf_counter() - self._last_line >= _SILENCE
+        return self._prints_lines and time.perf_counter() - self._last_line >= _SILENCE
 
     def show(self, rate: float, means: Mapping[str, float], *, line: bool) -> None:
         """Show the mean losses since the last row of the metrics; without a bar, only for a `line` or if `due`."""
         self._means |= means
         if self._bar is not None:
-            self._bar.set_postfix_str("  ".join(filter(None, [self._losses(self._means), self._score])))
-        elif self._printing and (line or self.due):
-            step, speed = f"{self._step:,}/{self._total:,}", f"{self._speed:.0f} examples/s"
-            losses = self._losses(means)
-            say(f"epoch {self._epoch}  step {step}  {losses}  lr {rate:.3g}  {speed}  {self._left} left")
+            self._bar.set_postfix_str(f"{self._format_losses(self._means)}  {self._score}".rstrip())
+        elif self._prints_lines and (line or self.due):
+            step = f"step {self._step:,}/{self._plan.total:,}"
+            speed = self._examples / (time.perf_counter() - self._started)
+            losses = self._format_losses(means)
+            say(f"epoch {self._epoch}  {step}  {losses}  lr {rate:.3g}  {speed:.0f} examples/s  {self._left} left")
             self._last_line = time.perf_counter()
 
     def times(self) -> dict[str, float]:
@@ -105,47 +123,52 @@ class Progress:
 
     def evaluated(self, row: Mapping[str, Any]) -> None:
         """Print one line for an evaluation, from its row of the metrics."""
-        self._score = f"score {_number(row['score'])}"
-        numbers = {name: value for name, value in row.items() if name not in ("score", "best", "seconds")}
-        shown = "  ".join(f"{name.replace('_', ' ')} {_number(value)}" for name, value in numbers.items())
-        better = "  (best so far)" * (row["best"] and self._keeps_best)
-        distributed.say(f"epoch {self._epoch}  step {self._step:,}  evaluation: {shown}{better}")
+        self._score = f"score {_format(row['score'])}"
+        metrics = []
+        for name, value in row.items():
+            if name not in _NO_METRICS:
+                metrics.append(f"{name.replace('_', ' ')} {_format(value)}")
+        best = "  (best so far)" if row["best"] and self._keeps_best else ""
+        distributed.say(f"epoch {self._epoch}  step {self._step:,}  evaluation: {'  '.join(metrics)}{best}")
         self._restart()
 
     def _restart(self) -> None:
         """Restart the measurement of speed, so that it excludes the time of an evaluation."""
-        self._examples, self._started = 0, time.perf_counter()
+        self._examples = 0
+        self._started = time.perf_counter()
 
     @property
     def _epoch(self) -> str:
         """The epoch of the latest step, and the number of epochs."""
-        return f"{bisect_left(self._ends, max(self._step, 1)) + 1}/{len(self._ends)}"
+        latest = max(self._step - 1, 0)
+        return f"{self._plan.epoch_of(latest) + 1}/{len(self._plan.lengths)}"
 
     @property
     def _left(self) -> str:
         """Time left at the mean speed so far, evaluations included, as 1:02:03."""
-        done = self._step - self._first
-        if not done:
-            return "-"
-        return tqdm.format_interval((time.perf_counter() - self._begun) / done * (self._total - self._step))
+        seconds_a_step = (time.perf_counter() - self._begun) / (self._step - self._first)
+        left: str = tqdm.format_interval(seconds_a_step * (self._plan.total - self._step))
+        return left
 
-    def _losses(self, means: Mapping[str, float]) -> str:
+    def _format_losses(self, means: Mapping[str, float]) -> str:
         """For example `loss quora 0.612 sst 1.203`, or `loss 2.031  accuracy 0.400` for one task."""
-        shown = []
+        kinds = []
         for kind in ("loss", "accuracy"):
-            values = {key.partition("/")[0]: value for key, value in means.items() if key.endswith(f"/{kind}")}
+            values = []
+            for key, value in means.items():
+                task, _, name = key.partition("/")
+                if name == kind:
+                    values.append(f"{task} {_format(value)}" if self._several_tasks else _format(value))
             if values:
-                named = self._tasks > 1
-                each = (f"{task} {_number(value)}" if named else _number(value) for task, value in values.items())
-                shown.append(f"{kind} {' '.join(each)}")
-        return "  ".join(shown)
+                kinds.append(" ".join([kind, *values]))
+        return "  ".join(kinds)
 
 
-def _redraws(stream: TextIO) -> bool:
-    """Whether a stream is a terminal that can be redrawn; a notebook gives its commands a terminal that cannot."""
-    notebook = "JPY_PARENT_PID" in os.environ
-    return stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown") and not notebook
+def _can_redraw(stream: TextIO) -> bool:
+    """Whether a stream is a terminal that can be redrawn; in a notebook it claims to be one but cannot be redrawn."""
+    in_notebook = "JPY_PARENT_PID" in os.environ
+    return stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown") and not in_notebook
 
 
-def _number(value: float | None) -> str:
+def _format(value: float | None) -> str:
     return "undefined" if value is None else f"{value:.3f}"

@@ -1,5 +1,7 @@
 """The folder of a run: manifest, metrics and checkpoints; and the environment that a run's bits depend on."""
 
+import errno
+import fcntl
 import json
 import os
 import platform
@@ -7,13 +9,12 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
-from filelock import FileLock, Timeout
 
 from minbert.errors import UserError
 from minbert.files import TEMPORARY, make_folder, read_json_object, sync, write_atomic, write_json
@@ -26,20 +27,25 @@ InputFiles = Mapping[str, tuple[Path | str, str]]
 
 
 class RunFolder:
-    """A run's folder. Nothing but its lock is written before `begin_part`; with several ranks, the first alone writes.
+    """A run's folder. Nothing but its lock is written before `start_session`; of several ranks, the first alone writes.
 
-    `tracked` is the value of `--track`.
+    tracked: the value of `--track`.
     """
 
     def __init__(self, path: Path, *, resume: bool = False, tracked: str = "none") -> None:
         self.path = path
         self.checkpoints = path / "checkpoints"
-        self._manifest, self._metrics = path / "manifest.json", path / "metrics.jsonl"
+        self.resumed_step: int | None = None
+        """The step of the checkpoint that training goes on from, on the first rank; None if it begins."""
+        self._manifest = path / "manifest.json"
+        self._metrics = path / "metrics.jsonl"
         self._lock_file = path / ".minbert.lock"
-        self._resume, self._tracked = resume, tracked
+        self._lock_inode: int | None = None  # of the lock file that this process holds
+        self._resume = resume
+        self._tracked = tracked
         self._tracker: track.Tracker | None = None
-        self._content: dict[str, Any] = {}
-        self._begun = time.perf_counter()
+        self._content: dict[str, Any] = {}  # of the manifest
+        self._opened = time.perf_counter()
 
     @classmethod
     @contextmanager
@@ -49,9 +55,9 @@ class RunFolder:
         """The folder of a run, which this process has locked until the context ends.
 
         `identity` is the part of the run's identity that is known before data are read. Raises `UserError` as `check`
-        and `track.demand_installed` do, and if the folder cannot be written to or another process has locked it.
+        and `track.require_installed` do, and if the folder cannot be written to or another process has locked it.
         """
-        track.demand_installed(tracked)
+        track.require_installed(tracked)
         run = cls(path, resume=resume, tracked=tracked)
         nearest = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
         if not nearest.is_dir() or not os.access(nearest, os.W_OK):
@@ -63,44 +69,71 @@ class RunFolder:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the folder's lock, which a kill releases as well; a folder made for it is deleted if it stays empty.
+        """Hold the folder's lock, which a kill releases as well; a folder created for it is deleted if it stays empty.
 
-        Raises `UserError`, naming a process that holds it, and `OSError` if its file cannot be created or is a link,
-        which filelock does not follow.
+        Raises `UserError`, naming a process that holds it.
         """
         created = [folder for folder in self._lock_file.parents if not folder.exists()]
         make_folder(self.path)
         try:
-            with self._acquired():
-                self._lock_file.write_text(f"process {os.getpid()} on {platform.node()}\n", encoding="utf-8")
+            with open(self._lock_file, "a+", encoding="utf-8") as file:
+                self._acquire(file)
+                file.truncate(0)
+                file.write(f"process {os.getpid()} on {platform.node()}\n")
+                file.flush()
+                self._lock_inode = os.fstat(file.fileno()).st_ino
                 try:
                     yield
                 finally:
-                    self._lock_file.unlink(missing_ok=True)
+                    if self._holds_lock():
+                        self._lock_file.unlink()
         finally:
             for folder in created:
                 with suppress(OSError):  # something is in it
                     folder.rmdir()
 
-    def _acquired(self) -> AbstractContextManager[object]:
-        """The lock, which is released at the end of a `with` block."""
+    def _acquire(self, file: IO[str]) -> None:
+        """Lock an open file. Raises `UserError` if another process has done so."""
         try:
-            return FileLock(self._lock_file).acquire(blocking=False)
-        except Timeout:
-            holder = ""
-            with suppress(FileNotFoundError):  # the other process has ended since
-                holder = self._lock_file.read_text(encoding="utf-8").strip()
-            raise UserError(f"{self.path}: is in use by {holder or 'another process'}") from None
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # a process that ends deletes the file, which this one may have opened just before
+            in_use = os.fstat(file.fileno()).st_nlink == 0
+        except BlockingIOError:
+            in_use = True
+        except OSError as error:
+            if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
+                raise
+            distributed.note(f"{self.path}: its file system has no locks; do not start this run twice at a time")
+            return
+        if in_use:
+            file.seek(0)
+            raise UserError(f"{self.path}: is in use by {file.read().strip() or 'another process'}")
+
+    def _holds_lock(self) -> bool:
+        """Whether the lock file is still the one that this process has locked."""
+        try:
+            return self._lock_file.stat().st_ino == self._lock_inode
+        except FileNotFoundError:
+            return False
+
+    def _check_lock(self) -> None:
+        """Raises `UserError` if the folder was removed while the run was training; it must not come back unlocked."""
+        if self._lock_inode is not None and not self._holds_lock():
+            raise UserError(f"{self.path}: was removed while the run was training")
 
     def _sweep(self) -> None:
         """Delete what `minbert.files` was writing when a process was killed; what it was replacing stays."""
         for path in list(self.path.rglob(".*")):
-            if not (name := TEMPORARY.fullmatch(path.name)):
+            name = TEMPORARY.fullmatch(path.name)
+            if name is None:
                 continue
-            if name[2] == "old" and not path.with_name(name[1]).exists():
-                path.rename(path.with_name(name[1]))
+            original = path.with_name(name[1])
+            if name[2] == "old" and not original.exists():
+                path.rename(original)
+            elif path.is_dir():
+                shutil.rmtree(path)
             else:
-                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
 
     def check(self, identity: Mapping[str, Any], inputs: InputFiles | None = None) -> None:
         """Raises `UserError` if the folder holds other files, a run without `--resume`, or a run of another identity.
@@ -108,140 +141,155 @@ class RunFolder:
         `inputs` is what the run reads; with its hashes the identity is complete.
         """
         if not self._manifest.exists():
-            if any(self._foreign()):
+            if any(self._foreign_files()):
                 raise UserError(f"--run-dir {self.path}: is not empty and holds no run; choose another folder")
             return
         if not self._resume:
             raise UserError(
                 f"--run-dir {self.path}: exists already; add --resume to resume it, or choose another folder"
             )
-        earlier = self._read_manifest()["settings"]
-        changed = [
-            f"{name if ' ' in name else '--' + name.replace('_', '-')} (was {earlier.get(name)!r}, now {value!r})"
-            for name, value in identity.items()
-            if earlier.get(name) != value
-        ]
+        earlier = read_json_object(self._manifest)["settings"]
+        changed = []
+        for name, value in identity.items():
+            if earlier.get(name) != value:
+                flag = name if " " in name else f"--{name.replace('_', '-')}"
+                changed.append(f"{flag} (was {earlier.get(name)!r}, now {value!r})")
         if inputs is not None:
-            changed += [
-                f"{name.removesuffix(' sha256')} ({path} is not what it was at the start)"
-                for name, (path, sha256) in inputs.items()
-                if earlier.get(name) != sha256
-            ]
-            gone = earlier.keys() - identity.keys() - inputs.keys()
-            changed += [f"{name} (was {earlier[name]!r}, and is no setting of this version)" for name in sorted(gone)]
+            for name, (path, sha256) in inputs.items():
+                if earlier.get(name) != sha256:
+                    changed.append(f"{name.removesuffix(' sha256')} ({path} is not what it was at the start)")
+            for name in sorted(earlier.keys() - identity.keys() - inputs.keys()):
+                changed.append(f"{name} (was {earlier[name]!r}, and is no setting of this version)")
         if changed:
             raise UserError(f"--resume: {self.path} was started with other settings or data: {', '.join(changed)}")
 
-    @property
-    def threads(self) -> int | None:
-        """The number of threads of a resumed run's last part; None for a new run."""
-        if not self._manifest.exists():
-            return None
-        parts = self._read_manifest()["parts"]
-        return parts[-1].get("environment", {}).get("threads") if parts else None
-
-    def _foreign(self) -> Iterator[Path]:
+    def _foreign_files(self) -> Iterator[Path]:
         """Files other than the lock and the remains of a run that was killed before it wrote its manifest."""
-        folders = [folder for folder in (self.path, self.checkpoints) if folder.is_dir()]
-        for path in (path for folder in folders for path in folder.iterdir()):
-            if path not in (self._lock_file, self.checkpoints) and not TEMPORARY.fullmatch(path.name):
-                yield path
+        for folder in (self.path, self.checkpoints):
+            if folder.is_dir():
+                for path in folder.iterdir():
+                    if path not in (self._lock_file, self.checkpoints) and not TEMPORARY.fullmatch(path.name):
+                        yield path
 
-    def _read_manifest(self) -> dict[str, Any]:
-        """The manifest of an earlier start. Raises `UserError` if the file is not one."""
-        content = read_json_object(self._manifest)
-        parts = content.get("parts")
-        sound = isinstance(parts, list) and all(isinstance(part, dict) and "to_step" in part for part in parts)
-        if not sound or not isinstance(content.get("settings"), dict):
-            raise UserError(f"{self._manifest}: not the manifest of a run; start the run again in another folder")
-        return content
+    def start_session(self, manifest: dict[str, Any]) -> list[str]:
+        """Write the manifest, or add a session to that of a resumed run, and find its newest whole checkpoint.
 
-    def begin_part(self, manifest: dict[str, Any]) -> list[str]:
-        """Write the manifest, or add a part to that of a resumed run, whose damaged checkpoints are set aside.
+        A session is one invocation of the script: when it `started`, its `command` and `environment`, the step that it
+        began with (`from_step`), that of its newest checkpoint (`to_step`), and its wall time in `seconds` until that
+        checkpoint or its end. The rest of the manifest is from the first invocation.
 
-        A part is one invocation of the script: when it `started`, its `command` and `environment`, its first and last
-        checkpointed step (`from_step`, `to_step`), and its wall time in `seconds`, until its newest checkpoint
-        or its end. `to_step` is null while the part is running and, after a kill, until the run is resumed. The rest of
-        the manifest is from the first invocation.
-
-        Returns the differences from the previous part's environment: the run's bits may then differ as well.
+        Returns the differences from the previous session's environment: the run's bits may then differ as well. Raises
+        `UserError` if all checkpoints are damaged.
         """
         if distributed.rank():
             return []
         make_folder(self.checkpoints)
         self._sweep()
-        distributed.note(*checkpoint.set_damaged_aside(self.checkpoints))
-        earlier = self._read_manifest() if self._manifest.exists() else {}
-        current = manifest.get("environment", {})
-        step = next(reversed(checkpoint.steps(self.checkpoints)), 0)
-        command = manifest.get("command")
-        part = {"started": current.get("started"), "command": command, "from_step": step, "to_step": None}
-        parts = earlier.get("parts", [])
-        if parts and parts[-1]["to_step"] is None:  # it was killed: its steps after the last checkpoint are lost
-            parts[-1]["to_step"] = step
-        self._content = {**manifest, **earlier, "parts": [*parts, part | {"seconds": 0.0, "environment": current}]}
+        self.resumed_step, damages = checkpoint.newest_whole(self.checkpoints)
+        step = self.resumed_step or 0
+        for damage in damages:
+            distributed.note(f"{damage}; the run goes on from step {step:,}")
+        self._forget_repeated_rows()
+
+        current = manifest["environment"]
+        session = {
+            "started": current["started"],
+            "command": manifest["command"],
+            "from_step": step,
+            "to_step": step,
+            "seconds": 0.0,
+            "environment": current,
+        }
+        earlier = read_json_object(self._manifest) if self._manifest.exists() else {"sessions": []}
+        sessions = earlier["sessions"]
+        changes = []
+        if sessions:
+            previous = sessions[-1]
+            previous["to_step"] = step  # a kill may have come between a checkpoint and its record
+            for name, value in previous["environment"].items():
+                if name != "started" and current.get(name) != value:
+                    changes.append(f"{name} {current.get(name)} (was {value})")
+        self._content = {**manifest, **earlier, "sessions": [*sessions, session]}
         write_json(self._manifest, self._content)
+
         if self._tracked != "none":
             self._tracker = track.Tracker(self.path, self._content, step, self._tracked)
-        last = parts[-1].get("environment", {}) if parts else {}
-        kinds = [name for name in last if name != "started" and last[name] != current.get(name)]
-        return [f"{name} {current.get(name)} (was {last[name]})" for name in kinds]
+            for row in self.metrics():
+                if row["step"] == step:
+                    self._tracker.log(row)
+        return changes
 
-    def record_step(self, step: int, *, ended: bool = False) -> None:
-        """Record in the manifest the time of this part until the checkpoint of `step`, and whether the part ended."""
+    def _forget_repeated_rows(self) -> None:
+        """Delete the rows that a resumed run logs again, and lines that a crash has damaged.
+
+        A checkpoint is written after the training row of its step and before its evaluation.
+        """
+        if self.resumed_step is None or not self._metrics.is_file():
+            self._metrics.unlink(missing_ok=True)
+            return
+        last_step = self.resumed_step
+        finished = checkpoint.state_of(self.checkpoints, last_step)["finished"]
+        last_evaluation = last_step if finished else last_step - 1
+        kept = []
+        damaged = 0
+        *lines, _ = self._metrics.read_bytes().split(b"\n")  # what follows the last line end was cut off by a kill
+        for line in lines:
+            row = _parse_row(line)
+            if row is None:
+                damaged += 1
+            elif row["step"] <= (last_evaluation if row["kind"] == "evaluation" else last_step):
+                kept.append(line + b"\n")
+        if damaged:
+            distributed.note(f"{self._metrics}: {damaged} unreadable line{'s' * (damaged > 1)} dropped")
+        write_atomic(self._metrics, b"".join(kept))
+
+    def record_step(self, step: int) -> None:
+        """Record in the manifest the newest checkpoint of this session, and the session's time until now."""
         if distributed.rank():
             return
-        seconds = round(time.perf_counter() - self._begun, 3)
-        self._content["parts"][-1] |= {"to_step": step if ended else None, "seconds": seconds}
+        session = self._content["sessions"][-1]
+        session["to_step"] = step
+        session["seconds"] = round(time.perf_counter() - self._opened, 3)
         write_json(self._manifest, self._content)
 
     def log(self, row: dict[str, Any]) -> None:
-        """Append one row to `metrics.jsonl`, and record its numbers in the tracker."""
-        if distributed.rank() == 0:
-            with open(self._metrics, "a", encoding="utf-8") as file:
-                file.write(json.dumps(row, allow_nan=False) + "\n")
+        """Append one row to `metrics.jsonl`, and record its numbers in the tracker.
+
+        Raises `UserError` if the folder was removed.
+        """
+        if distributed.rank():
+            return
+        self._check_lock()
+        with open(self._metrics, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row, allow_nan=False) + "\n")
         if self._tracker:
             self._tracker.log(row)
 
     def sync_metrics(self) -> None:
-        """Flush `metrics.jsonl` to disk, so that no checkpoint is newer than its rows."""
+        """Flush `metrics.jsonl` to disk, so that no checkpoint is newer than its rows.
+
+        Raises `UserError` if the folder was removed.
+        """
+        self._check_lock()
         if self._metrics.is_file():
             sync(self._metrics)
             sync(self.path)  # the file's entry, which may be new
 
     def metrics(self) -> list[dict[str, Any]]:
         """All readable rows of `metrics.jsonl`, or none if there is no such file."""
-        lines = self._metrics.read_bytes().split(b"\n") if self._metrics.is_file() else []
-        return [row for row in map(_row, lines) if row]
-
-    def forget_after(self, step: int, *, unevaluated: bool = False) -> None:
-        """Delete the rows logged after `step`, as these steps are repeated, and lines that a crash has damaged.
-
-        With `unevaluated`, the evaluation at `step` is repeated too.
-        """
-        if distributed.rank() or not self._metrics.is_file():
-            return
-        *lines, _ = self._metrics.read_bytes().split(b"\n")  # what follows the last line end was cut off by a kill
-        rows = [(line, _row(line)) for line in lines]
-        damaged = sum(row is None for _, row in rows)
-        if damaged:
-            distributed.note(f"{self._metrics}: {damaged} unreadable line{'s' * (damaged > 1)} dropped")
-        last_evaluation = step - 1 if unevaluated else step
-        kept = [
-            line + b"\n"
-            for line, row in rows
-            if row and row["step"] <= (last_evaluation if row.get("kind") == "evaluation" else step)
-        ]
-        write_atomic(self._metrics, b"".join(kept))
+        if not self._metrics.is_file():
+            return []
+        rows = [_parse_row(line) for line in self._metrics.read_bytes().split(b"\n")]
+        return [row for row in rows if row is not None]
 
 
-def _row(line: bytes) -> dict[str, Any] | None:
-    """A row of the metrics; None if the line is not one."""
+def _parse_row(line: bytes) -> dict[str, Any] | None:
+    """A row of the metrics; None if the line is not one, such as the zeros that a power loss leaves."""
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
+        row: dict[str, Any] = json.loads(line)
+    except ValueError:
         return None
-    return row if isinstance(row, dict) and isinstance(row.get("step"), int) else None
+    return row
 
 
 def environment(device: torch.device) -> dict[str, Any]:
@@ -258,9 +306,9 @@ def environment(device: torch.device) -> dict[str, Any]:
 
 
 def hardware(device: torch.device) -> dict[str, Any]:
-    """What the bits of a computation depend on beside the versions: processor, instructions, number of threads."""
+    """What the bits of a computation depend on besides the versions: processor, instructions, number of threads."""
     return {
-        "processor": torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu(),
+        "processor": torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name(),
         "instructions": _instructions(),
         "threads": torch.get_num_threads(),
     }
@@ -277,13 +325,17 @@ def _commit() -> str | None:
 
 def _instructions() -> str:
     """The instructions of the CPU that oneDNN may use, which the bits of bfloat16 products depend on."""
-    amx = torch.cpu._is_amx_tile_supported()
-    return os.environ.get("ONEDNN_MAX_CPU_ISA") or ("AMX" if amx else torch.backends.cpu.get_cpu_capability())
+    if limit := os.environ.get("ONEDNN_MAX_CPU_ISA"):
+        return limit
+    if torch.cpu._is_amx_tile_supported():
+        return "AMX"
+    return torch.backends.cpu.get_cpu_capability()
 
 
-def _cpu() -> str:
+def _cpu_name() -> str:
     """The CPU's model name on Linux, else what `platform.processor` returns."""
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor())
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()

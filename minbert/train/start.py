@@ -9,15 +9,16 @@ from typing import Any, Generic
 
 import torch
 
-from minbert import attention, weights
+from minbert import weights
 from minbert.bert import BertModel
 from minbert.config import BertConfig
 from minbert.errors import UserError
 from minbert.fast import accelerate, keep_freed_memory
+from minbert.fast.gpu_attention import kernel_name
 from minbert.files import expand_user
 from minbert.precision import DTYPES, amx_crashes, choose, default_device
 from minbert.tokenizer import Tokenizer
-from minbert.train import cli, distributed
+from minbert.train import distributed
 from minbert.train.plan import Plan, first_steps
 from minbert.train.run import InputFiles, RunFolder, environment
 from minbert.train.settings import EncoderSettings, Parsed, S, TrainingSettings
@@ -59,7 +60,7 @@ class OpenRun(Generic[S]):
         config = model.config
         width = config.hidden_size // config.num_attention_heads
         rate = config.attention_probs_dropout_prob
-        kernel = attention.kernel_name(self.device, DTYPES[self.precision], width, rate)
+        kernel = kernel_name(self.device, DTYPES[self.precision], width, rate)
         return f"{self.precision} on {self.device}, {kernel} attention with dropout {rate:g}"
 
 
@@ -85,8 +86,6 @@ def open_run(parsed: Parsed[S]) -> Iterator[OpenRun[S]]:
             raise
         if distributed.max_over_ranks(0, device):
             raise SystemExit(2)
-        if device.type == "cpu":
-            set_threads(run.threads)
         yield OpenRun(parsed, run, device, precision)
         distributed.barrier()
 
@@ -150,8 +149,7 @@ def write_manifest(run: OpenRun[Any], encoder: InitialEncoder, inputs: InputFile
         "selection": settings.training.selection,
         **{name: section for name, section in sections.items() if section is not None},
     }
-    changed = run.folder.begin_part(manifest)
-    distributed.barrier()  # damaged checkpoints are set aside
+    changed = run.folder.start_session(manifest)
     if changed:
         differences = ", ".join(changed)
         distributed.note(
@@ -167,37 +165,24 @@ def set_up_device(*, demanded: bool) -> torch.device:
     if demanded and not torch.cuda.is_available():
         raise UserError("--use-gpu: torch sees no CUDA device here")
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.set_deterministic_debug_mode("error")  # use_deterministic_algorithms would import torch's compiler: 2 s
+    # torch.use_deterministic_algorithms would import torch's compiler, which takes 2 s
+    torch.set_deterministic_debug_mode("error")
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     keep_freed_memory()
+
     chosen = default_device()
-    if chosen.type == "cuda":
-        local, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
-        if local >= count:
-            raise UserError(f"--nproc-per-node: process {local + 1} has no GPU of its own, torch sees {count}")
-        chosen = torch.device("cuda", local)
-        torch.cuda.set_device(chosen)
+    if chosen.type == "cpu":
+        # Until this call MKL takes fewer threads for some products than torch for the rest (mkl_set_dynamic), and the
+        # bits depend on the number.
+        torch.set_num_threads(torch.get_num_threads())
+        return chosen
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    count = torch.cuda.device_count()
+    if local >= count:
+        raise UserError(f"--nproc-per-node: process {local + 1} has no GPU of its own, torch sees {count}")
+    chosen = torch.device("cuda", local)
+    torch.cuda.set_device(chosen)
     return chosen
-
-
-def set_threads(earlier: int | None) -> None:
-    """Set the number of threads: that of a resumed run as before, else without the cores that other programs keep busy.
-
-    Threads wait for each other at every operation, so the slowest core decides: with one of two cores taken, a step
-    takes less time with one thread than with two. `$OMP_NUM_THREADS` decides instead, if it is set.
-    """
-    usual = threads = torch.get_num_threads()
-    given, why = os.environ.get("OMP_NUM_THREADS") or distributed.world() > 1, ""
-    if not given and earlier is not None:
-        threads, why = min(usual, earlier), "the resumed run had as many"
-    elif not given and cli.load_at_start:
-        (begun, before), (now, after) = cli.load_at_start, cli.load_of_others()
-        taken = int((after - before) / (now - begun) + 0.3)  # a core that is busy for less than 70% of the time is not
-        cores = len(os.sched_getaffinity(0))  # where a physical core counts as two, torch takes one thread for it
-        threads, why = max(1, min(usual, cores - taken)), f"other programs keep {taken} of {cores} cores busy"
-    torch.set_num_threads(threads)  # in every run: after this call MKL keeps to the number, which affects bits
-    if threads < usual:
-        distributed.note(f"{threads} of {usual} threads, as {why} ($OMP_NUM_THREADS sets another number)")
 
 
 def number_format(requested: str, device: torch.device) -> str:

@@ -88,12 +88,32 @@ def synonym_augmentation(
     kinds = wordnet.KINDS[int(settings.synonyms)]
     words = wordnet.WordNet(wordnet.find_nltk_data(data), settings.synonyms_senses)
     tagged = {}
+    shown: dict[str, str] = {}
     for name, examples in sets.items():
         texts = list(texts_of(examples.cache))
         tagged[name] = wordnet.tag(texts, words).only(kinds)
+        shown |= first_replacements(tagged[name], texts)
+    replaceable = sum(len(of_set.spans) for of_set in tagged.values())
+    examples_shown = ", ".join(f"{word} -> {synonym}" for word, synonym in list(shown.items())[:EXAMPLES_SHOWN])
+    distributed.say(
+        f"synonyms, method {settings.synonyms}: {replaceable:,} words have one in WordNet, such as {examples_shown}"
+    )
     return Synonyms(settings, training, tokenizer, tagged, run / "synonyms")
 
 
+def first_replacements(tagged: Tagged, texts: Sequence[str]) -> dict[str, str]:
+    """Some replaceable words, in the order of the texts, each with its first synonym."""
+    replacements: dict[str, str] = {}
+    for number, text in enumerate(texts):
+        for start, end, group in tagged.of(number):
+            replacements.setdefault(text[start:end].lower(), tagged.candidates[group][0])
+        if len(replacements) >= EXAMPLES_SHOWN:
+            break
+    return replacements
+
+
+EXAMPLES_SHOWN = 6
+"""Replaceable words that a run shows at its start."""
 MOST_ADJECTIVES = 3
 """Adjectives per sentence that method 3 replaces in the last epoch with `--synonyms-grow`."""
 
@@ -183,9 +203,9 @@ class Synonyms:
         if numpy_generator(seed, "synonyms live", name, batch.number).random() >= settings.synonyms_p:
             return {}
         count = max(1, MOST_ADJECTIVES * epoch // self.training.epochs) if settings.synonyms_grow else 1
-        texts = [(int(row), column) for row in batch.rows for column in range(cache.columns)]
+        texts = [(int(row), column) for row in batch.rows for column in range(cache.num_texts)]
         for row, column in texts:
-            text, number = cache.text(row, column), row * cache.columns + column
+            text, number = cache.text(row, column), row * cache.num_texts + column
             changes = replace_adjectives(
                 tagged, number, text, batch=batch.number, index=batch.task_index, seed=seed, name=name, count=count
             )
@@ -198,7 +218,7 @@ class Synonyms:
         settings, training, tagged = self.settings, self.training, self.tagged[name]
         p, new, lines = settings.synonyms_p * (epoch / training.epochs), {}, []
         for number, text in enumerate(texts_of(cache)):
-            row, column = divmod(number, cache.columns)
+            row, column = divmod(number, cache.num_texts)
             name_of_row = cache.row_id(row)
             changes = replace_words(tagged, number, text, p=p, seed=training.seed, row=name_of_row, column=column)
             new_text = splice(text, changes)
@@ -218,4 +238,4 @@ class Synonyms:
 
 def texts_of(cache: TokenCache) -> Iterator[str]:
     """All texts, row by row; within a row, column by column."""
-    return (cache.text(row, column) for row in range(len(cache)) for column in range(cache.columns))
+    return (cache.text(row, column) for row in range(len(cache)) for column in range(cache.num_texts))

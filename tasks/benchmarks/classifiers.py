@@ -7,7 +7,7 @@ SentEval's.
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,12 @@ from sklearn.model_selection import GridSearchCV, PredefinedSplit, StratifiedKFo
 
 from minbert.errors import UserError
 from minbert.files import data_folder
-from minbert.token_cache import Row, Skipped
+from minbert.token_cache import Row
 from tasks import intervals
 from tasks.benchmarks import results
 from tasks.benchmarks.encoders import Bank, System, load
 from tasks.benchmarks.results import AVERAGE, SYSTEM, Results, Suite
-from tasks.readers import senteval
-from tasks.readers.layouts import Rows
+from tasks.readers import DataFile, senteval
 from tasks.tables import Table, between, numbers, wide
 
 SEED = 1111  # SentEval's own seed
@@ -96,9 +95,7 @@ def pair_features(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 def read_set(folder: Path, name: str, folds: int) -> LabelledRows:
     """Read a set. Raises `UserError` for a missing file, a row without label or text, and a class of too few rows."""
-    data = {
-        split: list(_usable(f"{name} {split}", rows)) for split, rows in senteval.classification(folder, name).items()
-    }
+    data = {split: _usable(f"{name} {split}", rows) for split, rows in senteval.classification(folder, name).items()}
     for split in data.keys() & {"all", "train"}:
         counts = Counter(row.label for row in data[split])
         if len(counts) < 2 or min(counts.values()) < folds:
@@ -106,11 +103,10 @@ def read_set(folder: Path, name: str, folds: int) -> LabelledRows:
     return data
 
 
-def _usable(name: str, rows: Rows) -> Iterator[Row]:
-    for row in rows:
-        if isinstance(row, Skipped):
-            raise UserError(f"{name}, line {row.line}: {row.why}")
-        yield row
+def _usable(name: str, data: DataFile) -> list[Row]:
+    for issue in data.skipped:
+        raise UserError(f"{name}, line {issue.line}: {issue.reason}")
+    return data.rows
 
 
 def tested(data: LabelledRows) -> list[tuple[str, ...]]:

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from minbert.files import sha256_of
-from minbert.token_cache import Row
 from tasks import readers
 from tasks.manifests import data_files, manifest_behind, manifests_behind
 from tasks.readers.overlap import Numbers, ScoredRows, Texts
@@ -99,7 +98,7 @@ def _state(path: Path, recorded: str) -> str:
 def _counts(files: Sequence[TrainingFile], sets: ScoredTexts) -> pd.DataFrame:
     scored, trained, choosing = ScoredRows(sets), set[Numbers](), dict.fromkeys(sets, 0)
     for file in (one for one in files if one.state == "read"):
-        rows = [row.texts for row in readers.read_texts(Path(file.file)) if isinstance(row, Row)]
+        rows = [row.texts for row in readers.read_texts(Path(file.file)).rows]
         if file.purpose == "train":
             trained |= scored.numbers_in_all(rows)
         else:

@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from minbert.errors import UserError
-from minbert.token_cache import Row
 from tasks import readers
 from tasks.benchmarks.options import chosen
 from tasks.readers import chinese, senteval
@@ -49,15 +47,15 @@ def read(folder: Path, names: Sequence[str]) -> list[ScoredSet]:
 
 def _read(folder: Path, name: str) -> ScoredSet:
     path = _chinese_file(folder, name) if name in CHINESE else None
-    parts = senteval.scored(folder, name).values() if path is None else [readers.open_as(path, "pair-score").rows]
-    every = list(chain.from_iterable(parts))
-    kept = [row for row in every if isinstance(row, Row)]
+    parts = senteval.scored(folder, name).values() if path is None else [readers.open_as(path, "pair-score")]
+    kept = [row for part in parts for row in part.rows]
+    skipped = sum(len(part.skipped) for part in parts)
     if not kept:
         raise UserError(f"{name}: no scored pair")
     gold = np.array([row.label for row in kept], dtype=np.float64)
     pairs = [(row.texts[0], row.texts[1]) for row in kept]
     shown, file = "SICK-R" if name == "SICK" else name, f"{path.parent.name}/{path.name}" if path else ""
-    return ScoredSet(shown, [row.id for row in kept], pairs, gold, len(every) - len(kept), file)
+    return ScoredSet(shown, [row.id for row in kept], pairs, gold, skipped, file)
 
 
 def _chinese_file(folder: Path, name: str) -> Path:

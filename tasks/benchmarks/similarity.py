@@ -19,7 +19,7 @@ from tasks.benchmarks.encoders import System, load
 from tasks.benchmarks.results import SYSTEM, Results, Suite
 from tasks.benchmarks.sets import ScoredSet
 from tasks.readers import senteval
-from tasks.readers.layouts import NLI_CLASSES
+from tasks.readers.labels import NLI_CLASSES
 from tasks.tables import Table, between, number, numbers, records, wide
 
 METRICS = {"spearman": ("Spearman's rho", metrics.spearman), "pearson": ("Pearson's r", metrics.pearson)}

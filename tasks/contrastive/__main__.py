@@ -7,23 +7,26 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
+from minbert import weights
+from minbert.encoder import Encoder
 from minbert.errors import UserError
 from minbert.files import require_file
 from minbert.pooling import NAMES as POOLERS
 from minbert.train import cli
+from tasks import readers
+from tasks.contrastive import scoring, triplets
 from tasks.contrastive.curriculum import GROUPS, Similarities, difficulty
-
-if TYPE_CHECKING:  # at run time pandas and torch would delay `--help`
-    from tasks.tables import Table
+from tasks.tables import Table, numbers
 
 Texts = Sequence[tuple[str, ...]]
 
 
-def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line."""
     parser = cli.Parser(prog="python -m tasks.contrastive", description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True, metavar="show")
     description = "a premise's triplets with cosines, gap and difficulty, the easiest first (SelfCCL, Table 2)"
@@ -38,31 +41,27 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def of_premise(path: Path, premise: str) -> Texts:
+def triplets_of(path: Path, premise: str) -> Texts:
     """The texts of a premise's triplets in a file of triplets, or of all that a file of labelled pairs gives.
 
     Raises `UserError` if there are none, or if the file has no hard negatives.
     """
-    from tasks import readers
-    from tasks.contrastive import triplets
-
     kind = readers.kind_of(require_file(path), ("triplet", "nli"))
-    opened = readers.open_as(path, kind)
-    if kind == "triplet" and opened.texts < 3:
+    content = readers.open_as(path, kind)
+    if kind == "nli":
+        merged = triplets.from_pairs([content.rows], "cross")
+    elif content.num_texts == 3:
+        merged = triplets.checked([content.rows])
+    else:
         raise UserError(f"{path}: rows without a hard negative have no gap to show")
-    made = triplets.from_pairs([opened.rows], "cross") if kind == "nli" else triplets.checked([opened.rows])
-    texts = [row.texts for row in made.triplets if triplets.fold(row.texts[0]) == triplets.fold(premise)]
+    texts = [row.texts for row in merged.triplets if triplets.fold(row.texts[0]) == triplets.fold(premise)]
     if not texts:
         raise UserError(f"--premise: no triplet has {premise!r} as its anchor")
     return texts
 
 
-def table(texts: Texts, scores: Similarities, margin: float) -> "Table":
+def table(texts: Texts, scores: Similarities, margin: float) -> Table:
     """A premise's triplets, the largest gap first (SelfCCL, Table 2)."""
-    import pandas as pd
-
-    from tasks.tables import Table, numbers
-
     groups = difficulty(scores.positive, scores.negative, margin)
     rows = pd.DataFrame([row[1:] for row in texts], columns=["entailment", "contradiction"]).assign(
         **{"cos+": numbers(scores.positive, 3), "cos-": numbers(scores.negative, 3), "gap": numbers(scores.gap, 3)},
@@ -75,12 +74,8 @@ def table(texts: Texts, scores: Similarities, margin: float) -> "Table":
 
 def main() -> None:
     """The command line of this module."""
-    arguments = _parse(sys.argv[1:])
-    from minbert import weights  # late, as these import torch
-    from minbert.encoder import Encoder
-    from tasks.contrastive import scoring
-
-    texts = of_premise(Path(arguments.triplets), arguments.premise)
+    arguments = parse(sys.argv[1:])
+    texts = triplets_of(Path(arguments.triplets), arguments.premise)
     folder = weights.resolve(arguments.weights, "--weights")
     pooler = arguments.pooler or weights.saved_pooler(folder) or "pooler"  # as training does
     encoder = Encoder.load(folder, pooler=pooler, precision=arguments.precision)

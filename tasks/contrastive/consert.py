@@ -27,7 +27,7 @@ from tasks.contrastive.training import fit_and_save
 from tasks.contrastive.views import Adversarial, Streams, View, adversarial, apply, parse_views
 from tasks.examples import Examples
 from tasks.presets import PRESETS
-from tasks.readers.layouts import NLI_CLASSES
+from tasks.readers.labels import NLI_CLASSES
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from minbert import token_cache
 from minbert.errors import UserError, suggestion
 from minbert.files import data_folder, data_path, expand_user, require_file, sha256_of
 from minbert.seeds import numpy_generator
-from minbert.token_cache import ReaderReport, Row, Skipped, TokenCache
+from minbert.token_cache import Issue, ReaderReport, Row, TokenCache
 from minbert.tokenizer import Tokenizer
 from minbert.train import distributed
 from minbert.train.run import InputFiles
@@ -100,9 +100,8 @@ def with_dev_pairs(
 
 def cache_rows(
     paths: Sequence[Path],
-    rows: Iterable[Row | Skipped | ReaderReport],
+    rows: Iterable[Row | Issue | ReaderReport],
     rule: Sequence[object],
-    columns: int,
     tokenizer: Tokenizer,
     *,
     further: Sequence[Path] = (),
@@ -115,7 +114,7 @@ def cache_rows(
     entries = [{"file": str(path), "sha256": digest(path)} for path in paths]
     content = [*(file["sha256"] for file in entries), *map(sha256_of, further), *map(str, rule)]
     sha256 = hashlib.sha256("\x1f".join(content).encode()).hexdigest()
-    return token_cache.load(paths[0], rows, str(rule[0]), columns, tokenizer, sha256=sha256), entries
+    return token_cache.load(paths[0], rows, str(rule[0]), tokenizer, sha256=sha256), entries
 
 
 def training_files(names: str, data: str, *defaults: str) -> list[Path]:
@@ -175,7 +174,7 @@ def read_texts(options: TextSettings, settings: Any, encoder: InitialEncoder) ->
     rule = ["texts", *names, seed if limit else "", limit, options.keep_duplicates, *corpus.absent, *tests]
     paths = [file.path for file in corpus.files]
     tokenizer = encoder.tokenizer
-    cache, hashes = cache_rows(paths, rows(), rule, 1, tokenizer, further=corpus.tests, digest=token_cache.digest)
+    cache, hashes = cache_rows(paths, rows(), rule, tokenizer, further=corpus.tests, digest=token_cache.digest)
     files = [{**file, **counts} for file, counts in zip(hashes, cache.report["files"], strict=True)]
     entry = {**cache.report, "files": files, "absent": corpus.absent}
     entry["skipped"] = [{"file": Path(file["file"]).name, **row} for file in files for row in file["skipped"]]
@@ -200,15 +199,14 @@ class TextFile:
         Reads rows of STS12 to 16 without a gold score too; in STS15 and 16 most rows have none.
         """
         unscored = self.path.name.startswith("STS.input.")
-        rows = open_as(self.path, "pair" if unscored else self.kind).rows
-        texts, skipped, kept = list[str](), [], 0
-        for row in rows:
-            if isinstance(row, Skipped):
-                skipped.append({"line": row.line, "why": row.why})
-            else:
-                kept += 1
-                texts += row.texts
-        counts = {"read": kept + len(skipped), "kept": kept, "skipped": skipped, "texts": len(texts)}
+        data = open_as(self.path, "pair" if unscored else self.kind)
+        texts = [text for row in data.rows for text in row.texts]
+        counts = {
+            "read": len(data.rows) + len(data.skipped),
+            "kept": len(data.rows),
+            "skipped": [issue.manifest_entry() for issue in data.skipped],
+            "texts": len(texts),
+        }
         return texts, {"split": self.split, **counts}
 
 

@@ -16,12 +16,11 @@ from typing import Any
 
 from minbert.errors import UserError, suggestion
 from minbert.files import data_folder, expand_user, require_file
-from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
 from minbert.train import distributed
 from tasks.contrastive.settings import FileSettings
 from tasks.examples import Examples
-from tasks.readers import chinese, open_as, senteval, text_key, tokenised
+from tasks.readers import chinese, kind_of, open_as, senteval, text_key, tokenised
 from tasks.readers.overlap import ScoredRows
 
 DEV_SETS = {
@@ -93,7 +92,7 @@ def find_dev_pairs(files: FileSettings) -> tuple[str, dict[str, Path]]:
     else:
         paths = {SINGLE: require_file(expand_user(choice), "--sts-dev")}
     for path in paths.values():
-        open_as(path, "pair-score", "dev")
+        kind_of(path, ("pair-score",), "dev")
     return name, paths
 
 
@@ -106,15 +105,15 @@ def read(files: FileSettings, tokenizer: Tokenizer, length: int, limit: int = 0)
     absent = tuple(corpus for corpus in chinese.FOLDERS if corpus not in paths) if name == "zh" else ()
     if len(paths) == 1:
         paths = {SINGLE: next(iter(paths.values()))}
-    pairs = {corpus: _scored_pairs(path, tokenizer, length, limit) for corpus, path in paths.items()}
+    pairs = {}
+    for dev_set, path in paths.items():
+        cache = tokenised(path, "pair-score", tokenizer, "dev")
+        if not len(cache):
+            raise UserError(f"{path}: no usable row")
+        if limit:
+            cache = cache.first(limit)
+        pairs[dev_set] = Examples(cache, tokenizer.cls, tokenizer.sep, length)
     return DevSets(name, pairs, absent)
-
-
-def _scored_pairs(path: Path, tokenizer: Tokenizer, length: int, limit: int) -> Examples:
-    cache = tokenised(path, "pair-score", tokenizer, "dev")
-    if not len(cache):
-        raise UserError(f"{path}: no usable row")
-    return Examples(cache.first(limit) if limit else cache, tokenizer.cls, tokenizer.sep, length)
 
 
 def count_in_scored_sets(dev: DevSets, folder: Path) -> dict[str, int]:
@@ -123,26 +122,32 @@ def count_in_scored_sets(dev: DevSets, folder: Path) -> dict[str, int]:
     Texts are compared as in `tasks.readers.overlap`. The scored sets are the seven English ones and STS-B's dev set, or
     for `zh` the five Chinese test sets. A set that cannot be read is left out with a warning.
     """
-    rows = [row.texts for examples in dev.pairs.values() for row in examples.cache.rows()]
-    dev_pairs, counts = ScoredRows({dev.name: rows}), {}
+    dev_texts = [row.texts for examples in dev.pairs.values() for row in examples.cache.rows()]
+    dev_pairs = ScoredRows({dev.name: dev_texts})
+    counts = {}
     for name, paths in _scored_sets(folder, dev.name).items():
         if not any(path.is_file() for path in paths):
             continue
+        scored = []
         try:
-            scored = [row for path in paths for row in open_as(require_file(path), "pair-score").rows]
+            for path in paths:
+                scored += open_as(require_file(path), "pair-score").rows
         except UserError as error:  # a damaged set does not keep an encoder from being trained
             distributed.note(f"{error} (so it is not known how many dev pairs are also in {name})")
             continue
-        found = dev_pairs.numbers_in_all(row.texts for row in scored if isinstance(row, Row))
-        counts[name] = dev_pairs.overlap(dev.name, found).same
+        numbers = dev_pairs.numbers_in_all(row.texts for row in scored)
+        counts[name] = dev_pairs.overlap(dev.name, numbers).same
     return counts
 
 
 def count_in_training(train: Examples, dev: DevSets) -> int:
     """The number of dev pairs whose texts are both training texts; warns about them."""
-    trained, total = {text_key(train.cache.text(row, 0)) for row in range(len(train))}, 0
+    trained = {text_key(train.cache.text(row, 0)) for row in range(len(train))}
+    total = 0
     for examples in dev.pairs.values():
-        count = sum(trained.issuperset(map(text_key, row.texts)) for row in examples.cache.rows())
+        count = 0
+        for row in examples.cache.rows():
+            count += trained.issuperset(map(text_key, row.texts))
         if count:
             share = f"{count:,} of {len(examples):,} pairs"
             distributed.note(f"{examples.cache.source}: {share} are made of training texts (which hold no scores)")
@@ -150,33 +155,43 @@ def count_in_training(train: Examples, dev: DevSets) -> int:
     return total
 
 
-def _scored_sets(folder: Path, name: str) -> dict[str, list[Path]]:
+def _scored_sets(folder: Path, dev_set: str) -> dict[str, list[Path]]:
     """The files of the scored sets by the names that the STS suite shows; not all of them need exist."""
-    if name == "zh":
-        tests = {corpus: path for (corpus, split), path in chinese.files(folder).items() if split == "test"}
-        return {"zh-STS-B" if corpus == "STS-B" else corpus: [path] for corpus, path in tests.items()}
+    sets: dict[str, list[Path]] = {}
+    if dev_set == "zh":
+        for (corpus, split), path in chinese.files(folder).items():
+            if split == "test":
+                sets["zh-STS-B" if corpus == "STS-B" else corpus] = [path]
+        return sets
     base = senteval.find_root(folder)
     if base is None:
-        return {}
-    names = {**dict(zip(senteval.STS, senteval.STS, strict=True)), "SICK-R": "SICK", "STS-B": "STS-B"}
-    files = {shown: list(senteval.scored_files(base, corpus).values()) for shown, corpus in names.items()}
-    return files | ({"STS-B dev": list(_dev_files("stsb", folder).values())} if name != "stsb" else {})
+        return sets
+    for corpus in (*senteval.STS, "SICK", "STS-B"):
+        sets["SICK-R" if corpus == "SICK" else corpus] = list(senteval.scored_files(base, corpus).values())
+    if dev_set != "stsb":
+        sets["STS-B dev"] = list(_dev_files("stsb", folder).values())
+    return sets
 
 
 def _dev_files(name: str, data: Path) -> dict[str, Path]:
     """The existing files of a name of `DEV_SETS`, by set."""
     if name == "zh":
         return {corpus: path for (corpus, split), path in chinese.files(data).items() if split == "dev"}
-    candidates = [data / "course" / "sts-dev.csv", data / "sts-dev.csv"]
     if name == "stsb":
         base = senteval.find_root(data)
         candidates = list(senteval.scored_files(base, "STS-B", "dev").values()) if base else []
-    return next(({SINGLE: path} for path in candidates if path.is_file()), {})
+    else:
+        candidates = [data / "course" / "sts-dev.csv", data / "sts-dev.csv"]
+    existing = [path for path in candidates if path.is_file()]
+    return {SINGLE: existing[0]} if existing else {}
 
 
 def _missing(name: str, folder: Path) -> str:
-    exists = {other: bool(_dev_files(other, folder)) for other in DEV_SETS if other != name}
-    alternatives = [f"{other}{' (which is there)' * available}" for other, available in exists.items()]
+    """The message for a set of `DEV_SETS` that the folder does not hold."""
+    alternatives = []
+    for other in DEV_SETS:
+        if other != name:
+            alternatives.append(f"{other} (which is there)" if _dev_files(other, folder) else other)
     needed, command = DEV_SETS[name]
     return (
         f"--sts-dev {name}: {folder} does not hold {needed}; python data/get_data.py {command} fetches the usual files "

@@ -21,6 +21,7 @@ from tasks.contrastive.losses import nt_xent
 from tasks.contrastive.scoring import distinct, encode_over_ranks
 from tasks.contrastive.settings import TrainingSettings
 from tasks.examples import Examples
+from tasks.record import file_name
 
 METRIC = TrainingSettings.metric
 """The metric that selects the best encoder."""
@@ -79,7 +80,7 @@ class Evaluation:
         self.dev_texts = len(texts)
         self.columns = 0
         if triplets is not None and rows is not None:
-            self.columns = triplets.cache.columns
+            self.columns = triplets.cache.num_texts
             for column in range(self.columns):
                 texts += [triplets.sentence(row, column) for row in rows[:TRIPLETS_EVALUATED].tolist()]
         self.texts, self.index = distinct(map(tuple, texts))
@@ -180,11 +181,6 @@ def _sts_metrics(
         "uniformity": uniformity(vectors[np.concatenate([first, second])]),
     }
     return metrics_of_pairs, cosines
-
-
-def file_name(dev_set: str) -> str:
-    """A dev set's name in the metrics and the files of a run."""
-    return dev_set.lower().replace("-", "_")
 
 
 def verdict(before: EvaluationResult, after: EvaluationResult, state: LoopState) -> str:

@@ -19,7 +19,7 @@ from torch import Tensor
 from minbert.errors import UserError
 from minbert.files import data_folder, data_path, expand_user, require_file
 from minbert.ragged import to_device
-from minbert.token_cache import Row, Skipped
+from minbert.token_cache import Issue, Row
 from minbert.train import cli, distributed, plan, start
 from minbert.train.loop import StepContext
 from minbert.train.plan import PlannedBatch
@@ -31,10 +31,10 @@ from tasks.contrastive.corpora import TrainingRows
 from tasks.contrastive.curriculum import shuffled_plan
 from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep, Inputs, Metrics
 from tasks.contrastive.training import fit_and_save
-from tasks.examples import Examples, Pair
+from tasks.examples import Examples
 from tasks.presets import PRESETS
-from tasks.readers import open_as, senteval, text_key
-from tasks.readers.layouts import NLI_CLASSES, POLARITIES, Rows
+from tasks.readers import kind_of, open_as, senteval, text_key
+from tasks.readers.labels import NLI_CLASSES, POLARITIES
 
 _ORIGINALS = ("snli_1.0/snli_1.0_train.jsonl", "multinli_1.0/multinli_1.0_train.jsonl")
 
@@ -124,7 +124,6 @@ class CrossTrainStep(SoftmaxTrainStep):
 
     def inputs(self, model: ContrastiveModel, examples: Examples, batch: PlannedBatch, context: StepContext) -> Inputs:
         """Token ids and token types of each pair in one sequence, or of a single text: B lists each."""
-        assert isinstance(examples, Pair)
         sentences = []
         types = []
         for row in batch.rows:
@@ -156,7 +155,7 @@ def find_pairs(files: NliFileSettings) -> list[Path]:
         originals = (paths[0].parent.parent / name for name in _ORIGINALS)
         paths = [path for path in originals if path.is_file()]
     for path in paths:
-        open_as(path, "nli")
+        kind_of(path, ("nli",))
     return paths
 
 
@@ -168,7 +167,7 @@ def find_phrases(files: FileSettings) -> list[Path]:
     if files.phrases == "sst":
         (name,) = senteval.CLASSIFICATION["SST2"][1]["train"]
         path = senteval.root(data_folder(files.data)) / name
-    open_as(require_file(path), "single", classes=len(POLARITIES))
+    kind_of(require_file(path), ("single",))
     return [path]
 
 
@@ -178,21 +177,23 @@ def read_pairs(pairs: list[Path], phrases: list[Path], data: str, encoder: Initi
     paths = [*pairs, *phrases]
     prefixes = [f"{path.name}:" if len(paths) > 1 else "" for path in paths]
 
-    def rows() -> Iterator[Row | Skipped]:
-        opened = [open_as(path, "nli").rows for path in pairs]
-        opened += [_as_pairs(open_as(path, "single", classes=len(POLARITIES)).rows, evaluated) for path in phrases]
+    def rows() -> Iterator[Row | Issue]:
+        opened = [open_as(path, "nli").rows_and_issues() for path in pairs]
+        for path in phrases:
+            texts = open_as(path, "single", classes=len(POLARITIES))
+            opened.append(list(_as_pairs(texts.rows_and_issues(), evaluated)))
         for file_rows, prefix in zip(opened, prefixes, strict=True):
             for row in file_rows:
-                if isinstance(row, Skipped):
-                    yield replace(row, why=f"{prefix} {row.why}".strip())
+                if isinstance(row, Issue):
+                    yield replace(row, reason=f"{prefix} {row.reason}".strip())
                 else:
                     yield replace(row, id=f"{prefix}{row.id}")
 
     rule = ["nli", *prefixes, *(["phrases"] if phrases else [])]
     tokenizer = encoder.tokenizer
-    cache, files = corpora.cache_rows(paths, rows(), rule, 2, tokenizer, further=evaluated)
+    cache, files = corpora.cache_rows(paths, rows(), rule, tokenizer, further=evaluated)
     entry = {name: value for name, value in cache.manifest_entry().items() if name not in ("file", "sha256")}
-    return TrainingRows(Pair(cache, tokenizer.cls, tokenizer.sep, encoder.max_length), {**entry, "files": files})
+    return TrainingRows(Examples(cache, tokenizer.cls, tokenizer.sep, encoder.max_length), {**entry, "files": files})
 
 
 def _sst_files(data: str) -> list[Path]:
@@ -211,21 +212,20 @@ def _sst_files(data: str) -> list[Path]:
     return paths
 
 
-def _as_pairs(rows: Rows, evaluated: list[Path]) -> Rows:
+def _as_pairs(rows: list[Row | Issue], evaluated: list[Path]) -> Iterator[Row | Issue]:
     """Single texts as pairs without a second text, their classes after those of NLI.
 
     Skips those that equal, by `readers.text_key`, a sentence of the files in `evaluated`.
     """
     file_of_text = {}
     for path in evaluated:
-        for row in open_as(path, "single", "test").rows:
-            if isinstance(row, Row):
-                file_of_text[text_key(row.texts[0])] = path.name
+        for sentence in open_as(path, "single", "test").rows:
+            file_of_text[text_key(sentence.texts[0])] = path.name
     for row in rows:
-        if isinstance(row, Skipped):
+        if isinstance(row, Issue):
             yield row
         elif file_of_text and (name := file_of_text.get(text_key(row.texts[0]))):
-            yield Skipped(row.line, f"equals a sentence of {name}")
+            yield Issue(row.line, f"equals a sentence of {name}")
         else:
             yield replace(row, texts=(*row.texts, ""), label=len(NLI_CLASSES) + row.label)
 

@@ -38,17 +38,28 @@ def similarities(encoder: Encoder, triplets: Examples, weights_sha256: str, rows
             block = rows[begin : begin + _BLOCK].tolist()
             texts, index = distinct(tuple(triplets.sentence(row, column)) for row in block for column in range(3))
             part = cosines(encoder.encode_ids(texts, show_progress_bar=sys.stderr.isatty()), index)
-            values[:, begin : begin + len(block)] = part.positive, part.negative
+            values[0, begin : begin + len(block)] = part.positive
+            values[1, begin : begin + len(block)] = part.negative
         return {"cosines": values}, {}
 
     config = replace(encoder.model.config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     device = encoder.model.device
-    encoding = (encoder.pooler, encoder.precision, triplets.max_length, config, device, torch.__version__)
-    part = (triplets.cache.key, hashlib.sha256(rows.tobytes()).hexdigest())
-    key = (*part, weights_sha256, *encoding, *hardware(device).values())
-    values = torch.zeros(2, len(rows), device=encoder.model.device)
+    key = (
+        triplets.cache.key,
+        hashlib.sha256(rows.tobytes()).hexdigest(),
+        weights_sha256,
+        encoder.pooler,
+        encoder.precision,
+        triplets.max_length,
+        config,
+        device,
+        torch.__version__,
+        *hardware(device).values(),
+    )
+    values = torch.zeros(2, len(rows), device=device)
     if distributed.rank() == 0:
-        values.copy_(torch.from_numpy(cached("scores", key, build)[0]["cosines"]))
+        arrays, _ = cached("scores", key, build)
+        values.copy_(torch.from_numpy(arrays["cosines"]))
     positive, negative = distributed.broadcast(values).cpu().numpy()
     return Similarities(positive, negative)
 
@@ -64,16 +75,18 @@ def encode_over_ranks(encoder: Encoder, texts: Sequence[Sequence[int]]) -> np.nd
     """Vectors of lists of token ids, divided among the ranks: float32 [M, D] on every rank."""
     if distributed.world() == 1:
         return encoder.encode_ids(texts)
+    device = encoder.model.device
     positions = distributed.own_rows(np.arange(len(texts)))
-    vectors, device = encoder.encode_ids([texts[position] for position in positions]), encoder.model.device
-    gathered = distributed.gather(
-        torch.from_numpy(vectors).to(device), torch.from_numpy(positions).to(device), len(texts)
-    )
+    vectors = torch.from_numpy(encoder.encode_ids([texts[position] for position in positions])).to(device)
+    gathered = distributed.gather(vectors, torch.from_numpy(positions).to(device), len(texts))
     return gathered.cpu().numpy()
 
 
 def cosines(vectors: np.ndarray, index: np.ndarray) -> Similarities:
     """Cosines of N triplets: `index` [3 N] holds the rows of anchors, positives and negatives in `vectors` [M, D]."""
     vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    anchor, positive, negative = (vectors[column] for column in index.reshape(-1, 3).T)
+    triplets = index.reshape(-1, 3)
+    anchor = vectors[triplets[:, 0]]
+    positive = vectors[triplets[:, 1]]
+    negative = vectors[triplets[:, 2]]
     return Similarities((anchor * positive).sum(1), (anchor * negative).sum(1))

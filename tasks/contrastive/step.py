@@ -71,7 +71,7 @@ class ContrastiveModel(nn.Module):
         vectors, classes = classifier
         self.encoder = encoder
         self.pooler = pooler
-        self.read = GraphedVectors(encoder, pooler)
+        self.graphed_vectors = GraphedVectors(encoder, pooler)
         self.projection = nn.Linear(width, width) if projection == "training" else None
         self.classifier = nn.Linear(vectors * width, classes) if classes else None
         kept = encoder.pooler_dense if projection == "kept" else None
@@ -83,12 +83,12 @@ class ContrastiveModel(nn.Module):
     def train(self, mode: bool = True) -> "ContrastiveModel":
         """Set training mode."""
         super().train(mode)
-        self.read.active = mode
+        self.graphed_vectors.active = mode
         return self
 
     def vectors(self, ragged: Ragged) -> Tensor:
         """The vectors that the loss sees: [B, D]."""
-        return self.projected(self.read(ragged))
+        return self.projected(self.graphed_vectors(ragged))
 
     def pool(self, states: list[Tensor], ragged: Ragged) -> Tensor:
         """The vectors that the loss sees, from hidden states: [B, D]."""
@@ -120,7 +120,7 @@ class ContrastiveTrainStep:
     @property
     def columns(self) -> list[int]:
         """The k texts of a row that are encoded, as columns of the data."""
-        return list(range(self.examples.cache.columns))
+        return list(range(self.examples.cache.num_texts))
 
     def inputs(self, model: ContrastiveModel, examples: Examples, batch: PlannedBatch, context: StepContext) -> Inputs:
         """The first text of every row, then the second of every row, and so on: k * B sentences."""
@@ -162,7 +162,7 @@ class ContrastiveTrainStep:
         Each rank encodes the sentences of its own rows, maybe none, takes the loss of the vectors of all ranks, and
         carries the gradient of its own to the weights, so all gradients need only be summed over the ranks.
         """
-        model.read.active = not self.chunk  # each of several parts is encoded twice
+        model.graphed_vectors.active = not self.chunk  # each of several parts is encoded twice
         own_batch = replace(batch, rows=distributed.own_rows(batch.rows))
         inputs = self.inputs(model, self.augment(self.examples, own_batch), own_batch, context)
         size = self.chunk or max(len(inputs), 1)

@@ -19,7 +19,7 @@ from tasks.contrastive.corpora import Data
 from tasks.contrastive.evaluation import Evaluation
 from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep
 from tasks.examples import Examples
-from tasks.record import rows_of, write_rows
+from tasks.record import file_name, rows_of, write_rows
 
 
 def fit_and_save(
@@ -93,13 +93,13 @@ def fit_and_save(
     }
     write_json(folder / "scores.json", scores)
     name = evaluation.graded(data.dev.pairs)
-    write_rows(folder, evaluation.file_name(name), rows_of(data.dev.pairs[name], after.dev_cosines[name]))
+    write_rows(folder, file_name(name), rows_of(data.dev.pairs[name], after.dev_cosines[name]))
 
     cli.say(f"after training ({state.kept_weights(training, steps.total)}): {evaluation.as_text(after.metrics)}")
     if trains_sentences and (sentence := evaluation.verdict(before, after, state)):
         cli.say(sentence)
     cli.say(f"mean training loss over the last epoch: {metrics.shown(last_loss)}\n")
-    run.folder.record_step(state.step, ended=True)
+    run.folder.record_step(state.step)
     cli.run_module("tasks.report", str(folder))
     cli.say(f"encoder in {folder / 'encoder'}")
     cli.say(f"next: {next_command(folder / 'encoder', run.settings.files.data, next_flags)}")

@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from minbert.errors import UserError
-from minbert.token_cache import ReaderReport, Row, Skipped
+from minbert.token_cache import Issue, ReaderReport, Row
 from minbert.tokenizer import Tokenizer
 from tasks import readers
 from tasks.contrastive.corpora import TrainingRows, cache_rows, training_files
@@ -44,41 +44,46 @@ class TripletFiles(NamedTuple):
 
     paths: list[Path]
     kind: str
-    columns: int
+    num_texts: int
 
 
-def find_triplets(listed: str, folder: str) -> TripletFiles:
-    """The files that `--triplets` names, or the usual ones of a data folder.
+def find_triplets(files: str, data: str) -> TripletFiles:
+    """The files that `--triplets` names, or the usual ones of the data folder, as `--data` gives it.
 
     Raises `UserError` if one is missing or holds neither kind, or if they differ in kind.
     """
-    paths = training_files(listed, folder, "nli_for_simcse.csv", "nli-triplets.csv")
-    kinds = [readers.kind_of(path, ("triplet", "nli")) for path in paths]
-    contents = [(kind, readers.open_as(path, kind).texts) for path, kind in zip(paths, kinds, strict=True)]
+    paths = training_files(files, data, "nli_for_simcse.csv", "nli-triplets.csv")
+    contents = []
+    for path in paths:
+        kind = readers.kind_of(path, ("triplet", "nli"))
+        contents.append((kind, readers.count_texts(path, kind)))
     names = {("nli", 2): "labelled pairs", ("triplet", 2): "pairs without hard negatives"}
-    shown = [f"{path} holds {names.get(content, 'triplets')}" for path, content in zip(paths, contents, strict=True)]
-    for number, content in enumerate(contents):
+    for path, content in zip(paths, contents, strict=True):
         if content != contents[0]:
-            raise UserError(f"--triplets: {shown[0]}, {shown[number]}")
-    return TripletFiles(paths, kinds[0], 3 if kinds[0] == "nli" else contents[0][1])
+            first = names.get(contents[0], "triplets")
+            raise UserError(f"--triplets: {paths[0]} holds {first}, {path} holds {names.get(content, 'triplets')}")
+    kind, num_texts = contents[0]
+    return TripletFiles(paths, kind, 3 if kind == "nli" else num_texts)
 
 
 def read(files: TripletFiles, per_premise: str, tokenizer: Tokenizer, length: int) -> TrainingRows:
-    """The triplets of files of triplets or of labelled pairs, cached."""
+    """The triplets of files of triplets or of labelled pairs, cached; `length` is the longest sentence in tokens."""
     names = [path.name for path in files.paths] if len(files.paths) > 1 else []
     rule = per_premise if files.kind == "nli" else ""
 
-    def merged() -> Iterator[Row | Skipped | ReaderReport]:
-        sources = [readers.open_as(path, files.kind).rows for path in files.paths]
-        made = from_pairs(sources, rule, names=names) if rule else checked(sources, files.columns, names=names)
-        if not made.triplets:
+    def rows() -> Iterator[Row | Issue | ReaderReport]:
+        sources = [readers.open_as(path, files.kind).rows_and_issues() for path in files.paths]
+        if files.kind == "nli":
+            merged = from_pairs(sources, per_premise, names=names)
+        else:
+            merged = checked(sources, files.num_texts, names=names)
+        if not merged.triplets:
             raise UserError(f"{', '.join(map(str, files.paths))}: no triplet can be made of the rows")
-        yield from made.triplets
-        yield from made.skipped
-        yield {"counts": made.counts}
+        yield from merged.triplets
+        yield from merged.skipped
+        yield {"counts": merged.counts}
 
-    cache_rule = ["triplets", files.kind, rule, *names]
-    cache, hashes = cache_rows(files.paths, merged(), cache_rule, files.columns, tokenizer)
+    cache, hashes = cache_rows(files.paths, rows(), ["triplets", files.kind, rule, *names], tokenizer)
     entry = {"files": hashes, "per_premise": rule, **cache.report, "skipped": cache.manifest_entry()["skipped"]}
     return TrainingRows(Examples(cache, tokenizer.cls, tokenizer.sep, length), entry)
 
@@ -93,64 +98,78 @@ class MergedTriplets:
     """Triplets, the rows that were dropped, and the counts.
 
     read = skipped + same_as_anchor + contradictory + duplicates + neutral + usable rows, where `skipped` are those that
-    the reader skipped; `alone` are premises with usable rows of one kind only, `unpaired` usable rows that are in no
-    triplet.
+    the reader skipped. `alone`: premises with only entailments or only contradictions. `unpaired`: usable rows that are
+    in no triplet.
     """
 
-    triplets: list[Row]  # the id of one is the lines it was made of, as `12-15`
-    skipped: list[Skipped]
+    triplets: list[Row]  # an id names the lines that it was made of: `12-15`
+    skipped: list[Issue]
     counts: dict[str, int]
 
 
-class RowsRead(NamedTuple):
+class NliTable(NamedTuple):
     """The rows of all sources. Texts that are compared equal have one number, and one spelling: the first."""
 
     table: pd.DataFrame  # [R]: file, line, id (`file:line`, or `line`), label, and the numbers of the texts
     texts: np.ndarray  # by number
-    skipped: list[Skipped]  # by the readers
+    skipped: list[Issue]  # by the readers
 
-    def made(self, triplets: pd.DataFrame, sides: list[str], defect: np.ndarray, **counts: int) -> MergedTriplets:
-        """Triplets with an id, a line and the numbers of their texts in the columns `sides`.
+    def to_triplets(
+        self, chosen: pd.DataFrame, sides: list[str], defect: np.ndarray, counts: dict[str, int]
+    ) -> MergedTriplets:
+        """The triplets of the `chosen` rows: their id, line and the numbers of their texts in the columns `sides`.
 
         `defect` is that of each row read, empty for most; `counts` are those that are not of defects.
         """
-        columns = (triplets["id"].tolist(), triplets["line"].tolist(), self.texts[triplets[sides]].tolist())
-        made = [Row(name, tuple(texts), line=line) for name, line, texts in zip(*columns, strict=True)]
-        counts = {name: int((defect == name).sum()) for name in _DEFECTS} | counts
-        counts = {"read": len(defect) + len(self.skipped), "skipped": len(self.skipped)} | counts
-        dropped = [
-            _named(file, line, reason)
-            for name, reason in _DEFECTS.items()
-            for file, line in self.table.loc[defect == name, ["file", "line"]].itertuples(index=False)
-        ]
-        return MergedTriplets(made, self.skipped + dropped, counts | {"triplets": len(made)})
+        texts = self.texts[chosen[sides]].tolist()
+        triplets = []
+        for name, line, sentences in zip(chosen["id"].tolist(), chosen["line"].tolist(), texts, strict=True):
+            triplets.append(Row(name, tuple(sentences), line=line))
+        dropped = []
+        counts_of_defects = {}
+        for name, reason in _DEFECTS.items():
+            rows = self.table[defect == name]
+            counts_of_defects[name] = len(rows)
+            dropped += [_issue(row.file, row.line, reason) for row in rows.itertuples()]
+        return MergedTriplets(
+            triplets,
+            self.skipped + dropped,
+            {
+                "read": len(defect) + len(self.skipped),
+                "skipped": len(self.skipped),
+                **counts_of_defects,
+                **counts,
+                "triplets": len(triplets),
+            },
+        )
 
 
-def rows_of(sources: Sequence[Iterable[Row | Skipped]], sides: list[str], names: Sequence[str]) -> RowsRead:
+def number_texts(sources: Sequence[Iterable[Row | Issue]], sides: list[str], names: Sequence[str]) -> NliTable:
     """The rows of all sources, the numbers of their texts in the columns `sides`."""
     rows: list[tuple[str, int, str, float]] = []
     texts: list[str] = []
-    skipped: list[Skipped] = []
+    skipped: list[Issue] = []
     for source, file in zip(sources, names or [""] * len(sources), strict=True):
         for row in source:
-            if isinstance(row, Skipped):
-                skipped.append(_named(file, row.line, row.why))
+            if isinstance(row, Issue):
+                skipped.append(_issue(file, row.line, row.reason))
             else:
                 rows.append((file, row.line, f"{file}:{row.line}" if file else str(row.line), row.label))
                 texts += row.texts
     numbers = pd.factorize(pd.Series([fold(text) for text in texts], dtype=object))[0]
-    first = np.unique(numbers, return_index=True)[1]
+    first_appearances = np.unique(numbers, return_index=True)[1]
+    spellings = pd.Series([texts[index].strip() for index in first_appearances], dtype=object).to_numpy()
     table = pd.DataFrame(rows, columns=["file", "line", "id", "label"])
     table[sides] = numbers.reshape(-1, len(sides))
-    return RowsRead(table, pd.Series([texts[number].strip() for number in first], dtype=object).to_numpy(), skipped)
+    return NliTable(table, spellings, skipped)
 
 
-def _named(source: str, line: int, reason: str) -> Skipped:
-    return Skipped(line, f"{source}: {reason}" if source else reason)
+def _issue(file: str, line: int, reason: str) -> Issue:
+    return Issue(line, f"{file}: {reason}" if file else reason)
 
 
 def from_pairs(
-    sources: Sequence[Iterable[Row | Skipped]], per_premise: str = "first", *, names: Sequence[str] = ()
+    sources: Sequence[Iterable[Row | Issue]], per_premise: str = "first", *, names: Sequence[str] = ()
 ) -> MergedTriplets:
     """Triplets of labelled pairs (premise, hypothesis; 0 entailment, 1 neutral, 2 contradiction) of several files.
 
@@ -159,48 +178,62 @@ def from_pairs(
     with its i-th; `cross`, all with all (the papers say only that triplets are merged on the premise: CBCL, section
     5.1; SelfCCL, section 4.2).
     """
-    read = rows_of(sources, ["premise", "hypothesis"], names)
+    read = number_texts(sources, ["premise", "hypothesis"], names)
     pairs = read.table.assign(order=pd.factorize(read.table["premise"])[0], row=range(len(read.table)))
-    same, neutral = pairs["premise"] == pairs["hypothesis"], pairs["label"] == NEUTRAL
-    pair = pairs["premise"] * len(read.texts) + pairs["hypothesis"]
-    both = np.intersect1d(pair[pairs["label"] == ENTAILMENT], pair[pairs["label"] == CONTRADICTION])
-    contradictory = pair.isin(both) & ~neutral & ~same
+
+    # the defects, each checked on the rows that have none of the earlier ones
+    same = pairs["premise"] == pairs["hypothesis"]
+    neutral = pairs["label"] == NEUTRAL
+    pair = pairs["premise"] * len(read.texts) + pairs["hypothesis"]  # one number for both texts
+    entailed = pair[pairs["label"] == ENTAILMENT]
+    contradicted = pair[pairs["label"] == CONTRADICTION]
+    contradictory = pair.isin(np.intersect1d(entailed, contradicted)) & ~neutral & ~same
     remaining = ~(neutral | same | contradictory)
     duplicate = remaining & pairs.duplicated(["premise", "hypothesis", "label"])
     usable = pairs[remaining & ~duplicate]
 
     # an entailment and a contradiction of one premise; `number` counts a premise's rows of one kind
     usable = usable.assign(number=usable.groupby(["order", "label"]).cumcount())
-    kinds = [usable[usable["label"] == kind] for kind in (ENTAILMENT, CONTRADICTION)]
-    chosen = [kind[kind["number"] == 0] for kind in kinds] if per_premise == "first" else kinds
+    if per_premise == "first":
+        candidates = usable[usable["number"] == 0]
+    else:
+        candidates = usable
+    entailments = candidates[candidates["label"] == ENTAILMENT]
+    contradictions = candidates[candidates["label"] == CONTRADICTION]
     on = ["order"] if per_premise == "cross" else ["order", "number"]
-    merged = chosen[0].merge(chosen[1], on=on, suffixes=("", "_against")).sort_values(["order", "row", "row_against"])
+    merged = entailments.merge(contradictions, on=on, suffixes=("", "_against"))
+    merged = merged.sort_values(["order", "row", "row_against"])
 
-    return read.made(
+    return read.to_triplets(
         merged.assign(id=merged["id"] + "-" + merged["id_against"]),
         ["premise", "hypothesis", "hypothesis_against"],
         np.select([same, contradictory, duplicate], [*_DEFECTS], ""),
-        neutral=int((neutral & ~same).sum()),
-        usable=len(usable),
-        premises=pairs["premise"].nunique(),
-        alone=int((usable.groupby("order")["label"].nunique() == 1).sum()),
-        unpaired=len(usable) - merged["row"].nunique() - merged["row_against"].nunique(),
+        {
+            "neutral": int((neutral & ~same).sum()),
+            "usable": len(usable),
+            "premises": pairs["premise"].nunique(),
+            "alone": int((usable.groupby("order")["label"].nunique() == 1).sum()),
+            "unpaired": len(usable) - merged["row"].nunique() - merged["row_against"].nunique(),
+        },
     )
 
 
 def checked(
-    sources: Sequence[Iterable[Row | Skipped]], columns: int = 3, *, names: Sequence[str] = ()
+    sources: Sequence[Iterable[Row | Issue]], num_texts: int = 3, *, names: Sequence[str] = ()
 ) -> MergedTriplets:
-    """Rows that are triplets already (positive pairs with 2 columns), in file order, without the defective ones."""
-    sides = ["anchor", "positive", "negative"][:columns]
-    read = rows_of(sources, sides, names)
-    numbers, anchor = read.table[sides], read.table["anchor"]
+    """Rows that are triplets already (positive pairs with 2 texts), in file order, without the defective ones."""
+    sides = ["anchor", "positive", "negative"][:num_texts]
+    read = number_texts(sources, sides, names)
+    numbers = read.table[sides]
+    anchor = numbers["anchor"]
     same = numbers[sides[1:]].eq(anchor, axis=0).any(axis=1)
     contradictory = pd.Series(False, index=numbers.index)
-    if columns == 3:
-        entailed, contradicted = (anchor * len(read.texts) + numbers[side] for side in sides[1:])
+    if num_texts == 3:
+        # one number for both texts of a pair
+        entailed = anchor * len(read.texts) + numbers["positive"]
+        contradicted = anchor * len(read.texts) + numbers["negative"]
         contradictory = entailed.isin(contradicted) | contradicted.isin(entailed)
     defect = np.select([same, contradictory, numbers.duplicated()], [*_DEFECTS], "")
-    kept = read.table[defect == ""]
-    counts = {"neutral": 0, "usable": len(kept), "premises": anchor.nunique(), "alone": 0, "unpaired": 0}
-    return read.made(kept, sides, defect, **counts)
+    usable = read.table[defect == ""]
+    counts = {"neutral": 0, "usable": len(usable), "premises": anchor.nunique(), "alone": 0, "unpaired": 0}
+    return read.to_triplets(usable, sides, defect, counts)

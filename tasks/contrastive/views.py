@@ -30,11 +30,11 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True)
 class Streams:
-    """Random 64-bit words for each sentence of a batch, a pure function of (seed, epoch, number of the view, key).
+    """Random bits for each sentence of a batch, a pure function of (seed, epoch, number of the view, key).
 
     `keys` (the sentence's row) and `numbers` (0 for the first view) are int64 [B]; a stream does not depend on the rest
-    of the batch, the chunk or the rank. Each sentence has its own SplitMix64 sequence (Steele et al. 2014), whose words
-    never repeat; the words of a whole batch are computed at once.
+    of the batch, the chunk or the rank. Each sentence has its own SplitMix64 sequence (Steele et al. 2014) of 64-bit
+    words, which never repeat; those of a whole batch are computed at once, which a generator for each sentence cannot.
     """
 
     seed: int
@@ -53,27 +53,28 @@ class Streams:
     def states(self) -> np.ndarray:
         """The first state of each sentence's sequence: uint64 [B]."""
         first, second = np.frombuffer(digest(self.seed, "views", self.epoch)[:16], dtype=np.uint64)
+        # one mixing step for the row, one for the view, so that no two of them share a sequence
         by_key = _mixed(self.keys.astype(np.uint64) * _STEP + first)
         return _mixed((by_key ^ second) + self.numbers.astype(np.uint64) * _STEP)
 
-    def words(self, counts: np.ndarray) -> np.ndarray:
+    def random_bits(self, counts: np.ndarray) -> np.ndarray:
         """The first `counts[i]` words of each sentence i, end to end: uint64 [sum of counts]."""
         return _mixed(np.repeat(self.states, counts) + (ramp(counts) + 1).astype(np.uint64) * _STEP)
 
-    def words_of_each(self, counts: np.ndarray) -> Iterator[np.ndarray]:
+    def random_bits_of_each(self, counts: np.ndarray) -> Iterator[np.ndarray]:
         """The same words, one sentence after the other, so that many words stay in the processor's cache."""
         steps = (np.arange(counts.max(initial=0)) + 1).astype(np.uint64) * _STEP
         for state, count in zip(self.states, counts, strict=True):
             yield _mixed(state + steps[:count])
 
-    def below(self, limits: np.ndarray) -> np.ndarray:
+    def random_index(self, limits: np.ndarray) -> np.ndarray:
         """A whole number in 0..limits[i] - 1 for each sentence i: int64 [B]."""
-        fractions = (self.words(np.ones(len(self), dtype=np.int64)) >> np.uint64(11)) * 2.0**-53
+        fractions = (self.random_bits(np.ones(len(self), dtype=np.int64)) >> np.uint64(11)) * 2.0**-53
         return (fractions * limits).astype(np.int64)
 
     def permutation(self, counts: np.ndarray) -> np.ndarray:
         """Runs of `counts` items end to end, each shuffled inside itself: int64 [sum of counts]."""
-        return np.lexsort((self.words(counts), np.repeat(np.arange(len(counts)), counts)))
+        return np.lexsort((self.random_bits(counts), np.repeat(np.arange(len(counts)), counts)))
 
 
 @dataclass(frozen=True)
@@ -96,12 +97,13 @@ class View:
     def _tokens(self, ragged: Ragged) -> tuple[np.ndarray, np.ndarray]:
         """Indices of the tokens that the view may change, and their number in each sentence: [B]."""
         lengths = np.array(ragged.lengths)
-        free = np.ones(lengths.sum(), dtype=bool)
+        may_change = np.ones(lengths.sum(), dtype=bool)
         if self.protect_special:
             ends = np.cumsum(lengths)
-            free[ends - lengths] = free[ends - 1] = False
+            may_change[ends - lengths] = False  # [CLS]
+            may_change[ends - 1] = False  # [SEP]
             lengths = np.maximum(lengths - 2, 0)
-        return np.flatnonzero(free), lengths
+        return np.flatnonzero(may_change), lengths
 
 
 class Shuffle(View):
@@ -141,7 +143,7 @@ class SpanCutoff(View):
         """The start of the run is uniform."""
         tokens, counts = self._tokens(ragged)
         runs = _counts_to_cut(counts, self.rate)
-        offset = ramp(counts) - np.repeat(streams.below(counts - runs + 1), counts)
+        offset = ramp(counts) - np.repeat(streams.random_index(counts - runs + 1), counts)
         cut = (offset >= 0) & (offset < np.repeat(runs, counts))
         return x.masked_fill(_rows(x, tokens[cut]), 0.0)
 
@@ -154,8 +156,8 @@ class FeatureCutoff(View):
     def hidden(self, x: Tensor, ragged: Ragged, streams: Streams) -> Tensor:
         """Columns drawn without replacement."""
         width = x.shape[1]
-        words = streams.words(np.full(len(ragged), width)).reshape(-1, width)
-        columns = _on(smallest(words, int(width * self.rate)), x)  # [B, D]
+        bits = streams.random_bits(np.full(len(ragged), width)).reshape(-1, width)
+        columns = _on(smallest(bits, int(width * self.rate)), x)  # [B, D]
         sentence = np.repeat(np.arange(len(ragged)), ragged.lengths)
         tokens, _ = self._tokens(ragged)
         return x.masked_fill(columns.index_select(0, _on(sentence, x)) & _rows(x, tokens), 0.0)
@@ -170,9 +172,11 @@ class Dropout(View):
         """Entries drawn without replacement."""
         tokens, counts = self._tokens(ragged)
         sizes = counts * x.shape[1]
-        sentences = zip(streams.words_of_each(sizes), _counts_to_cut(sizes, self.rate), strict=True)
+        masks = []
+        for bits, count in zip(streams.random_bits_of_each(sizes), _counts_to_cut(sizes, self.rate), strict=True):
+            masks.append(smallest(bits, count))
         cut = np.zeros((len(x), x.shape[1]), dtype=bool)
-        cut[tokens] = np.concatenate([smallest(words, count) for words, count in sentences]).reshape(-1, x.shape[1])
+        cut[tokens] = np.concatenate(masks).reshape(-1, x.shape[1])
         return x.masked_fill(_on(cut, x), 0.0)
 
 
@@ -198,11 +202,10 @@ def parse_views(spec: str, *, protect_special: bool = False) -> tuple[View, View
     parts = [part.strip() for part in spec.split(",")]
     if len(parts) != 2:
         raise UserError(f"--views {spec!r}: two views of a text are needed, such as feature-cutoff:0.2,shuffle")
-    first, second = (_parsed(part, protect_special) for part in parts)
-    return first, second
+    return _parse_view(parts[0], protect_special), _parse_view(parts[1], protect_special)
 
 
-def _parsed(part: str, protect_special: bool) -> View:
+def _parse_view(part: str, protect_special: bool) -> View:
     name, colon, number = part.partition(":")
     kind = KINDS[one_of(name, KINDS, "--views")]
     if kind.default is None:
@@ -229,15 +232,25 @@ def apply(
     `perturbation` [T, D] is added to the embeddings of sentences with an adversarial view; its other rows are ignored.
     """
     assert len(streams) == len(ragged), f"{len(streams)} keys for {len(ragged)} sentences"
+    # the sentences of each view as a batch of their own
     parts = []
+    positions = []
+    token_indices = []
     for number in np.unique(streams.numbers):
         sentences = np.flatnonzero(streams.numbers == number)
         part, tokens = ragged.select(sentences)
-        view, part_streams = views[number], streams.take(sentences)
-        parts.append((view, view.positions(part, part_streams), part_streams, tokens))
-    back = inverse(torch.cat([tokens for *_, tokens in parts]))
-    viewed = replace(ragged, positions=torch.cat([part.positions for _, part, *_ in parts]).index_select(0, back))
+        part_streams = streams.take(sentences)
+        part = views[number].positions(part, part_streams)
+        parts.append((views[number], part, part_streams, tokens))
+        positions.append(part.positions)
+        token_indices.append(tokens)
+
+    # one call of the embedding layer for all views, in the order of the batch
+    back = inverse(torch.cat(token_indices))
+    viewed = replace(ragged, positions=torch.cat(positions).index_select(0, back))
     x = model.embed(viewed)
+
+    # the views that act on its output
     pieces = []
     for view, part, part_streams, tokens in parts:
         piece = view.hidden(x.index_select(0, tokens), part, part_streams)

@@ -14,9 +14,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from minbert.errors import UserError
-from minbert.token_cache import Row, Skipped
-from tasks.readers import chinese, open_as, senteval
-from tasks.readers.layouts import Rows
+from tasks.readers import DataFile, chinese, open_as, senteval
 from tasks.readers.overlap import ScoredRows, Texts
 from tasks.tables import Table
 
@@ -98,23 +96,22 @@ def read_files(data: Path) -> list[CheckedFile]:
     return [_read(*file) for file in tqdm(known, "reading", leave=False, disable=None)]
 
 
-def _read(name: str, split: str, path: str, open_rows: Callable[[], Rows]) -> CheckedFile:
+def _read(name: str, split: str, path: str, open_file: Callable[[], DataFile]) -> CheckedFile:
     try:
-        every = list(open_rows())
+        data = open_file()
     except UserError as error:
         return CheckedFile(name, split, path, broken=str(error))
-    kept = [row for row in every if isinstance(row, Row)]
-    skipped = [(row.line, row.why) for row in every if isinstance(row, Skipped)]
-    notes = [(row.line, row.note) for row in kept if row.note]
-    return CheckedFile(name, split, path, [row.texts for row in kept], skipped, notes)
+    skipped = [(issue.line, issue.reason) for issue in data.skipped]
+    notes = [(row.line, row.note) for row in data.rows if row.note]
+    return CheckedFile(name, split, path, [row.texts for row in data.rows], skipped, notes)
 
 
-_Known = tuple[str, str, str, Callable[[], Rows]]
+_Known = tuple[str, str, str, Callable[[], DataFile]]
 """Set, split, path for display, and the function that opens a file."""
 
 
 def _known(data: Path, name: str, split: str, path: Path, kind: str, classes: int | None = None) -> _Known:
-    return name, split, path.relative_to(data).as_posix(), lambda: open_as(path, kind, split, classes=classes).rows
+    return name, split, path.relative_to(data).as_posix(), lambda: open_as(path, kind, split, classes=classes)
 
 
 def _tables(data: Path) -> Iterator[_Known]:

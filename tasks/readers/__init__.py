@@ -1,26 +1,43 @@
-"""Readers of data files: rows in file order, columns by name, every row either kept or listed as skipped.
+"""Readers of data files: one a family of data, chosen by a file's first line for the kind of rows asked for.
 
-An invalid row raises `UserError` with `file:line: column: reason`. Only the known gaps of each layout (such as missing
-labels) are skipped, and counted.
+A reader gives a `DataFile`: the rows it keeps, in file order, and those it skips, with line and reason. An invalid row
+raises `UserError` with `file:line: column: reason`. Only the known gaps of a family (such as missing labels) are
+skipped. All names are those of `KINDS` or the fixed columns of a published layout without a header.
 """
 
 import re
 import unicodedata
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from minbert import token_cache
 from minbert.errors import UserError
 from minbert.files import require_file
-from minbert.token_cache import TokenCache
+from minbert.token_cache import Issue, ReaderReport, Row, TokenCache
 from minbert.tokenizer import Tokenizer
-from tasks.readers.layouts import clean_pair, clean_sentence, companions, is_table, kind_of, open_as, read_texts
+from tasks.readers import chinese, course, nli, senteval, texts
+from tasks.readers.course import clean_pair, clean_sentence
+from tasks.readers.table import (
+    KINDS,
+    DataFile,
+    Request,
+    Table,
+    find_columns,
+    is_table,
+    missing_column,
+    open_table,
+    read_columns,
+    unknown_format,
+)
 
 __all__ = [
+    "KINDS",
+    "DataFile",
     "clean_pair",
     "clean_sentence",
     "companions",
+    "count_texts",
     "digest",
     "find_file",
     "is_table",
@@ -34,21 +51,104 @@ _SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
 _OTHERS = re.compile(r"[\W_]+")  # all but letters and digits
 
 
+def open_as(path: Path, kind: str, split: str = "", *, classes: int | None = None, clean: bool = True) -> DataFile:
+    """Read the rows of a file as one of `KINDS`.
+
+    `split` is train, dev or test. It selects the rows of a file with a column `split`; a test file needs no labels. By
+    default all rows are read, as training rows. `classes` is the number of classes; by default any for `single` and 2
+    for `pair-class`. Labels are classes from 0, scores from 0 to 5, or the index in `labels.NLI_CLASSES`. If not
+    `clean`, the course's texts are read as they are written. Raises `UserError` for an invalid row, and if no reader
+    fits, with the names that a header may have.
+    """
+    return _find_reader(path, [Request(kind, split, classes, original=not clean)])[1]()
+
+
+def kind_of(path: Path, kinds: Sequence[str], split: str = "") -> str:
+    """The first of some kinds that a file's first line fits; no more than this line is read.
+
+    Raises `UserError` if there is none, with the names that the first kind accepts.
+    """
+    return _find_reader(path, [Request(kind, split) for kind in kinds])[0]
+
+
+def count_texts(path: Path, kind: str) -> int:
+    """The number of texts that a header names of a kind: 2 or 3 of triplets; no more than this line is read."""
+    columns = find_columns(open_table(path).names, kind)
+    return sum(role in columns for role in KINDS[kind].texts)
+
+
+def read_texts(path: Path, like: str = "") -> DataFile:
+    """The rows of a data file without labels, texts and ids as they are written; rows with an empty text are skipped.
+
+    It is read as the first kind that its first line fits: any, or one with as many texts as the kind `like`, `single`
+    or a kind of pairs. Raises `UserError` as `open_as` does.
+    """
+    kinds = ["triplet", "pair-score", "pair-class", "nli", "single", "pair", "lines"]
+    if like == "single":
+        kinds = ["single", "lines"]
+    elif like:
+        kinds = ["pair", like]  # first what needs no label
+    return _find_reader(path, [Request(kind, labelled=False, original=True) for kind in kinds])[1]()
+
+
+def _find_reader(path: Path, requests: Sequence[Request]) -> tuple[str, Callable[[], DataFile]]:
+    """The first kind asked for that the first line of a file fits, and its reader. Raises `UserError` for none."""
+    table = open_table(path)
+    for request in requests:
+        reader = _reader_of(table, request)
+        if reader is not None:
+            return request.kind, reader
+    raise unknown_format(table, requests[0])
+
+
+def _reader_of(table: Table, request: Request) -> Callable[[], DataFile] | None:
+    """The reader of the family that a file is of; None if it does not hold rows of the kind."""
+    path, kind = table.path, request.kind
+    if kind == "lines":
+        return None if is_table(path) else partial(texts.read_texts_of_lines, path)
+    if kind == "single" and senteval.is_trec(table):
+        return partial(senteval.read_trec, path, labelled=request.labelled)
+    if kind == "pair-score" and senteval.is_sts_input(path):
+        return partial(senteval.read_sts_input, path, labelled=request.labelled)
+    if not missing_column(table.names, request):
+        course_table = course.as_course(table, kind)
+        if course_table and request.labelled:
+            return partial(course.read, course_table, request)
+        return partial(nli.read, course_table or table, request)
+    without_header = texts.without_header(table, kind) or chinese.without_header(table, kind)
+    if kind == "pair-score":
+        without_header = senteval.stsb_columns(table) or without_header
+    return partial(read_columns, without_header, request) if without_header else None
+
+
+def companions(path: Path) -> list[Path]:
+    """The file read together with `path`: the gold scores of `STS.input.X.txt`, which are its rows' labels."""
+    return [senteval.gold_file(path)] if senteval.is_sts_input(path) else []
+
+
 def digest(path: Path) -> str:
     """Hex SHA-256 of a data file as recorded in manifests; for an STS input, the hash over its and its gold file's."""
     return token_cache.digest(path, companions(path))
 
 
 def tokenised(
-    path: Path, kind: str, tokenizer: Tokenizer, split: str = "train", *, classes: int | None = None
+    path: Path, kind: str, tokenizer: Tokenizer, split: str = "", *, classes: int | None = None
 ) -> TokenCache:
     """The rows of a file as read by `open_as`, tokenised once and cached. Raises `UserError` as `open_as` does.
 
-    The cache's report says whether the texts are preprocessed as the course does.
+    The cache's report says whether the texts are preprocessed as the course does, and how many rows are of other
+    splits. A file that is in the cache is opened once, for its hash.
     """
-    opened = open_as(require_file(path), kind, split, classes=classes)
-    rows, reader_name = chain([{"course": opened.course}], opened.rows), f"{kind} {classes} {split}"
-    return token_cache.load(path, rows, reader_name, opened.texts, tokenizer, sha256=digest(path))
+    require_file(path)
+
+    def rows() -> Iterator[Row | Issue | ReaderReport]:
+        data = open_as(path, kind, split, classes=classes)
+        yield {"course": data.is_course}
+        if data.other_splits:
+            yield {"other_splits": data.other_splits}
+        yield from data.rows_and_issues()
+
+    return token_cache.load(path, rows(), f"{kind} {classes} {split}", tokenizer, sha256=digest(path))
 
 
 def find_file(data: Path, folder: str, names: Sequence[str]) -> Path:
@@ -57,8 +157,8 @@ def find_file(data: Path, folder: str, names: Sequence[str]) -> Path:
         for name in names:
             if (parent / name).is_file():
                 return parent / name
-    helps = any((_SAMPLE / folder / name).is_file() for name in names)
-    sample = " (--data data/sample is the small corpus that comes with the project)" if helps else ""
+    in_sample = any((_SAMPLE / folder / name).is_file() for name in names)
+    sample = " (--data data/sample is the small corpus that comes with the project)" if in_sample else ""
     raise UserError(
         f"neither {data} nor {data / folder} holds {' or '.join(names)}; python data/get_data.py {folder} fetches the "
         f"usual files into data/; give another folder that holds them with --data DIR or $DATA_DIR{sample}"

@@ -1,12 +1,25 @@
 """Evaluation sets in SentEval's layout, `DIR/downstream/...`. Two tables list them: `STS` and `CLASSIFICATION`."""
 
+import math
+import re
+from itertools import zip_longest
 from pathlib import Path
 
 from minbert.errors import UserError
 from minbert.files import require_file
 from minbert.token_cache import Row
-from tasks.readers.layouts import Rows, open_as
-from tasks.readers.records import line_records
+from tasks.readers import nli, texts
+from tasks.readers.labels import QUESTIONS, parse_score
+from tasks.readers.table import (
+    DataFile,
+    Request,
+    Table,
+    fixed_columns,
+    open_table,
+    read_columns,
+    read_label,
+    read_lines,
+)
 
 # Folder and subsets (STS-B: folders, the first that exists is read). SMT of STS13 is not free; SentEval omits it too.
 STS = {
@@ -22,6 +35,8 @@ STS = {
 STSB = ("STS/STSBenchmark", "stsbenchmark")
 SICK = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
 SCORED = (*STS, "STS-B", "SICK")
+_STSB_COLUMNS = ("genre", "file", "year", "number", "label", "sentence1", "sentence2")
+_QUESTION = re.compile(r"([A-Z]+):\w+ (.*)")
 
 
 CLASSIFICATION: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
@@ -72,35 +87,117 @@ def scored_files(base: Path, name: str, split: str = "test") -> dict[str, Path]:
     return {name: next((path for path in candidates if path.is_file()), candidates[0])}
 
 
-def scored(folder: Path, name: str, split: str = "test") -> dict[str, Rows]:
-    """Pairs with a human score, by subset: `scored_files`, opened.
+def scored(folder: Path, name: str, split: str = "test") -> dict[str, DataFile]:
+    """Pairs with a human score, by subset: `scored_files`, read.
 
     Scores are from 0 to 5, in SICK from 1 to 5. Pairs without a score (a blank line of an STS gold file) are skipped.
     Raises `UserError` for a missing file.
     """
     files = scored_files(root(folder), name, split)
-    return {subset: open_as(require_file(path), "pair-score").rows for subset, path in files.items()}
+    return {subset: _read_scored(require_file(path), name) for subset, path in files.items()}
 
 
-def classification(folder: Path, name: str) -> dict[str, Rows]:
+def _read_scored(path: Path, name: str) -> DataFile:
+    if name in STS:
+        return read_sts_input(path)
+    table = open_table(path)
+    return read_columns(stsb_columns(table) or table, Request("pair-score"))
+
+
+def classification(folder: Path, name: str) -> dict[str, DataFile]:
     """Sentences (pairs for MRPC and SICK-E) with a class from 0, by split; `all` for sets that are cross-validated.
 
-    Class 1 is positive, objective (SUBJ) or paraphrase (MRPC); TREC follows `layouts.QUESTIONS`, SICK-E
-    `layouts.NLI_CLASSES`. Raises `UserError` for a missing file.
+    Class 1 is positive, objective (SUBJ) or paraphrase (MRPC); TREC follows `labels.QUESTIONS`, SICK-E
+    `labels.NLI_CLASSES`. Raises `UserError` for a missing file.
     """
-    base, (kind, splits) = root(folder), CLASSIFICATION[name]
-    files = {split: [require_file(base / file) for file in names] for split, names in splits.items()}
-    if kind == "polarity":
-        return {split: polarity(*paths) for split, paths in files.items()}
-    return {split: open_as(paths[0], kind).rows for split, paths in files.items()}
+    base = root(folder)
+    kind, splits = CLASSIFICATION[name]
+    data = {}
+    for split, names in splits.items():
+        paths = [require_file(base / file) for file in names]
+        if kind == "polarity":
+            data[split] = polarity(*paths)
+        elif name == "TREC":
+            data[split] = read_trec(*paths)
+        else:
+            table = open_table(*paths)
+            table = texts.without_header(table, kind) or table
+            data[split] = nli.read(table, Request(kind))
+    return data
 
 
-def polarity(first: Path, second: Path) -> Rows:
+def polarity(first: Path, second: Path) -> DataFile:
     """The sentences of two latin-1 files, class 1 then class 0; ids are `{file suffix}-{line}`."""
+    data = DataFile(first, 1)
     for path, label in ((first, 1.0), (second, 0.0)):
-        for line, (text,) in line_records(path, "latin-1"):
-            name = f"{path.suffix[1:]}-{line}"
+        for line, text in texts.plain_lines(path, "latin-1"):
+            row_id = f"{path.suffix[1:]}-{line}"
             if text:
-                yield Row(name, (text,), label)
+                data.rows.append(Row(row_id, (text,), label))
             else:  # SentEval keeps these rows, and the published numbers count them
-                yield Row(name, (".",), label, line=line, note=f"{path.name}: blank line, read as '.'")
+                note = f"{path.name}: blank line, read as '.'"
+                data.rows.append(Row(row_id, (".",), label, line, note))
+    return data
+
+
+def is_trec(table: Table) -> bool:
+    """Whether the first line is a question of TREC's, such as `DESC:manner How ...`."""
+    match = _QUESTION.match(table.line)
+    return match is not None and match[1] in QUESTIONS
+
+
+def read_trec(path: Path, *, labelled: bool = True) -> DataFile:
+    """The questions of a latin-1 file, each after its type; classes follow `labels.QUESTIONS`."""
+    data = DataFile(path, 1)
+    for line, text in texts.plain_lines(path, "latin-1"):
+        match = _QUESTION.fullmatch(text)
+        if match is None or match[1] not in QUESTIONS:
+            raise UserError(f"{path}:{line}: label: the line does not begin with a type such as DESC:manner")
+        label = float(QUESTIONS.index(match[1])) if labelled else math.nan
+        data.keep(line, (match[2].strip(),), label)
+    return data
+
+
+def stsb_columns(table: Table) -> Table | None:
+    """The table of STS-B as SentEval has it, without a header, if the first line fits; some rows name a source too."""
+    return fixed_columns(table, "\t", _STSB_COLUMNS, may_be_wider=True)
+
+
+def is_sts_input(path: Path) -> bool:
+    """Whether a file is one of the sentence files of STS12 to STS16, whose scores stand in another file."""
+    return path.name.startswith("STS.input.")
+
+
+def gold_file(path: Path) -> Path:
+    """The file of the scores of `STS.input.X.txt`."""
+    return path.with_name(path.name.replace("input", "gs", 1))
+
+
+def read_sts_input(path: Path, *, labelled: bool = True) -> DataFile:
+    """Pairs with a tab between them, each with the score in the same line of the gold file.
+
+    Pairs without a score are skipped, if scores are read. Raises `UserError` if the files have different numbers of
+    lines, or if a line has not two texts.
+    """
+    gold = gold_file(path)
+    data = DataFile(path, 2)
+    for line, (pair, score) in enumerate(zip_longest(read_lines(path), read_lines(gold)), 1):
+        if not (pair and pair.strip()) and not (score and score.strip()):
+            continue
+        if pair is None:
+            raise UserError(f"{path}: ends before line {line}, which {gold.name} has")
+        if score is None:
+            raise UserError(f"{gold}: ends before line {line}, which {path.name} has")
+        cells = pair.split("\t")
+        if len(cells) != 2:
+            raise UserError(f"{path}:{line}: {len(cells)} columns, not 2")
+        first, second = (cell.strip() for cell in cells)
+        if not first or not second:
+            data.skip(line, f"{'sentence2' if first else 'sentence1'}: empty")
+        elif not labelled:
+            data.keep(line, (first, second))
+        elif not score.strip():
+            data.skip(line, "no gold score")
+        else:
+            data.keep(line, (first, second), read_label(gold, line, "score", score.strip(), parse_score))
+    return data

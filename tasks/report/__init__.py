@@ -1,1 +1,1 @@
-"""One page a run: scores beside the papers', where it errs, how it was trained, and how to repeat it."""
+"""One page a run: its scores, where it errs, how it was trained, its data, and the command that repeats it."""

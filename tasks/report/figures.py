@@ -1,23 +1,28 @@
-"""The figures of a report page, each as the bytes of an SVG."""
+"""The figures of a report page, each as the bytes of an SVG: curves of training, confusion, gold against predicted."""
 
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.colors import to_rgba
+from safetensors.numpy import load_file
 
 from minbert.seeds import numpy_generator
-from tasks import charts
-from tasks.charts import BLUE, DASHED, GREEN, GREY, INK, ORANGE, QUIET, VERMILION, page_svg
+from tasks import charts, metrics
+from tasks.charts import BLUE, DASHED, GREEN, GREY, GROUND, INK, ORANGE, QUIET, SLOTS, VERMILION, page_svg
 from tasks.contrastive.curriculum import GROUPS, difficulty
+from tasks.record import PredictedRows, TaskScores
+from tasks.runs import Run
 
 Points = Sequence[tuple[float, float]]
-_LONGEST = 400  # points of a curve; longer ones are averaged over neighbours
-_MOST_DOTS = 1500
-_MOST_MARKS = 60  # points of a curve that are marked
+_MAX_POINTS = 400  # points of a curve; longer ones are averaged over neighbours
+_MAX_MARKERS = 60
+_MAX_DOTS = 1500
 _GROUP_COLOURS = dict(zip(GROUPS, (GREEN, ORANGE, VERMILION), strict=True))
+_NOT_METRICS = {"kind", "step", "epoch", "score", "best", "seconds"}
 
 
 @dataclass(frozen=True)
@@ -34,97 +39,247 @@ class Figure:
         return "data:image/svg+xml;base64," + b64encode(self.svg).decode()
 
 
+# --- how a run was trained
+
+
+def training_figures(run: Run) -> list[Figure]:
+    """Losses, evaluations, and stage one's curriculum."""
+    return [*loss_figures(run), *evaluation_figures(run), *triplet_figures(run)]
+
+
+def loss_figures(run: Run) -> list[Figure]:
+    """The training loss of each task, or of stage one with the loss of a random guess."""
+    chance = run.scores.get("chance_loss")
+    if run.multitask:
+        names = list(run.tasks)
+    else:
+        names = sorted({key.removesuffix("/loss") for row in run.train for key in row if key.endswith("/loss")})
+    figures = []
+    for name in names:
+        values = points(run.train, f"{name}/loss")
+        if not values:
+            continue
+        title = "training loss"
+        unit = "mean loss" if chance is None else "mean loss (nats)"
+        level = None if chance is None else (chance, f"chance: {chance:.2f}")
+        if run.multitask:
+            task = run.tasks[name]
+            title = f"{task.title}: training loss"
+            unit = "mean loss (nats)" if task.classes else "mean loss (points²)"
+        figures.append(Figure(title, curve(unit, values, _colour(run, name), level=level, **_steps(run))))
+    return figures
+
+
+def evaluation_figures(run: Run) -> list[Figure]:
+    """The metrics of the evaluations, with stage one's value before training at step 0."""
+    names = dict.fromkeys(name for row in run.evaluations for name in row if name not in _NOT_METRICS)
+    figures = []
+    for name in names:
+        values = points(run.evaluations, name)
+        before = run.changes.get(name, {}).get("before")
+        if before is not None:
+            values.insert(0, (0, before))
+        if values:
+            title, unit = describe_metric(run, name)
+            figures.append(Figure(title, curve(unit, values, _colour(run, name), **_steps(run))))
+    return figures
+
+
+def triplet_figures(run: Run) -> list[Figure]:
+    """Stage one's triplets: each epoch's mix (CBCL, equation 2), and their difficulty at the start."""
+    figures = []
+    curriculum = run.manifest.get("curriculum") or {}
+    if curriculum.get("mix_per_epoch"):
+        figures.append(Figure("share of the epoch's triplets", mix(curriculum["mix_per_epoch"])))
+    path = run.folder / "cosines.safetensors"
+    cosines = load_file(path) if path.is_file() else {}
+    if "start positive" in cosines:
+        margin = float(run.settings.get("margin") or 0)
+        svg = gaps(cosines["start positive"], cosines["start negative"], margin)
+        figures.append(Figure("difficulty of the triplets", svg))
+    return figures
+
+
+def describe_metric(run: Run, name: str) -> tuple[str, str]:
+    """Title and unit of a metric of evaluations."""
+    if run.multitask and name in run.tasks:
+        return f"{run.tasks[name].title}: dev", run.tasks[name].metric
+    return metrics.DESCRIPTIONS.get(name, (name.replace("_", " "), "value"))
+
+
+def points(rows: Sequence[Mapping[str, Any]], key: str) -> list[tuple[float, float]]:
+    """(step, value) of the rows in which `key` is a number."""
+    return [(row["step"], row[key]) for row in rows if row.get(key) is not None]
+
+
+def _colour(run: Run, name: str) -> str:
+    if name not in run.tasks:
+        return BLUE
+    return SLOTS[list(run.tasks).index(name) % len(SLOTS)]
+
+
+def _steps(run: Run) -> dict[str, Any]:
+    """What all curves of a run show of its steps."""
+    return {
+        "evaluations": [row["step"] for row in run.evaluations],
+        "kept": run.kept_step,
+        "last": run.manifest["plan"]["steps"],
+    }
+
+
 def curve(
     unit: str,
-    points: Points,
+    values: Points,
     colour: str,
     *,
-    marks: Sequence[float],
+    evaluations: Sequence[float],
     kept: float,
     last: float,
-    dotted: bool = False,
     level: tuple[float, str] | None = None,
 ) -> bytes:
-    """A line over steps; `dotted` marks its points. The y axis fits the values, the x axis begins at 0.
+    """A line over steps; its points are marked if they are few. The y axis fits the values, the x axis begins at 0.
 
-    `marks` are steps that are marked on the axis, `kept` is the step whose weights were kept, `last` is where the axis
-    ends at least, `level` a value to compare with and its name.
+    `evaluations` are steps that are marked on the axis, `kept` is the step whose weights were kept, `last` is where the
+    axis ends at least, `level` a value to compare with and its name.
     """
-    size = -(-len(points) // _LONGEST)
-    x, y = pd.DataFrame(points).groupby(lambda row: row // size).mean().T.to_numpy()
-    with page_svg(340, 210) as (axes, out):
-        marked = dotted or len(x) == 1
-        look: Any = {"marker": "o" if marked else "", "markevery": -(-len(x) // _MOST_MARKS), "markersize": 4.5}
-        axes.plot(x, y, color=colour, **look)
+    block = -(-len(values) // _MAX_POINTS)
+    x, y = pd.DataFrame(values).groupby(lambda row: row // block).mean().T.to_numpy()
+    with page_svg(340, 210) as (axes, svg):
+        marker = "o" if len(x) <= _MAX_MARKERS else ""
+        axes.plot(x, y, color=colour, marker=marker, markersize=4.5)
         if level is not None:
             value, name = level
             axes.axhline(value, color=GREY, linewidth=1.2, linestyle=DASHED)
             axes.annotate(name, (0, value), (3, 3), xycoords=("axes fraction", "data"), textcoords="offset points")
-        foot, few = axes.get_xaxis_transform(), marks[:: -(-len(marks) // _MOST_MARKS) or 1]
-        if few:  # an empty line outside of the axes would leave a gap below them
-            axes.plot(few, [0] * len(few), marker=2, linestyle="none", color=QUIET, transform=foot, clip_on=False)
+        on_axis = axes.get_xaxis_transform()
+        if evaluations:
+            ticks = evaluations[:: -(-len(evaluations) // _MAX_MARKERS)]
+            below: Any = {"marker": 2, "linestyle": "none", "transform": on_axis, "clip_on": False}
+            axes.plot(ticks, [0] * len(ticks), color=QUIET, **below)
         axes.axvline(kept, color=INK, linewidth=1, linestyle=(0, (2, 3)))
-        axes.annotate("kept", (kept, 1), (0, 3), xycoords=foot, textcoords="offset points", ha="center", color=INK)
-        axes.set(xlabel="step", xlim=(0, max(last, *x, 1)))
+        axes.annotate("kept", (kept, 1), (0, 3), xycoords=on_axis, textcoords="offset points", ha="center", color=INK)
+        end = max(last, *x, 1)
+        # a little room, so that a point on either end is a whole one
+        axes.set(xlabel="step", xlim=(-0.01 * end, 1.01 * end))
         axes.set_title(unit, pad=16)
         charts.thousands(axes.xaxis)
-    return out.getvalue()
+    return svg.getvalue()
 
 
 def mix(shares: Sequence[Sequence[float]]) -> bytes:
     """The shares of easy, semi-hard and hard triplets in each epoch (CBCL, equation 2): [epochs, 3]."""
-    heights = np.array(shares).T
-    epochs, base = np.arange(1, len(shares) + 1), np.vstack([np.zeros(len(shares)), heights.cumsum(0)])
-    with page_svg(340, 242) as (axes, out):
-        for group, name in enumerate(GROUPS):
-            axes.bar(epochs, heights[group], 0.98, base[group], color=_GROUP_COLOURS[name], label=name)
+    heights = np.array(shares).T  # [3, epochs]
+    epochs = np.arange(1, len(shares) + 1)
+    base = np.zeros(len(shares))
+    with page_svg(340, 242) as (axes, svg):
+        for name, height in zip(GROUPS, heights, strict=True):
+            axes.bar(epochs, height, 0.98, base, color=_GROUP_COLOURS[name], label=name)
+            base = base + height
         axes.set(xlabel="epoch", ylim=(0, 1))
         axes.yaxis.set_major_formatter(charts.percent)
         charts.thousands(axes.xaxis)
         charts.legend(axes, 3, handlelength=0.8, handletextpad=0.4)
-    return out.getvalue()
-
-
-def confusion(table: np.ndarray, classes: Sequence[str]) -> bytes:
-    """Gold by row, predicted by column; see `charts.confusion`."""
-    with page_svg(350, 320) as (axes, out):
-        charts.confusion(axes, table, classes)
-    return out.getvalue()
-
-
-def scatter(gold: np.ndarray, predicted: np.ndarray, *, y_label: str, same_scale: bool) -> bytes:
-    """Predicted over gold, a dot a row; at most 1,500 rows, sampled by counter. `same_scale` adds the diagonal."""
-    if len(gold) > _MOST_DOTS:
-        sample = np.sort(numpy_generator(0, "scatter").permutation(len(gold))[:_MOST_DOTS])
-        gold, predicted = gold[sample], predicted[sample]
-    end = 1.0 if not same_scale and gold.max() <= 1 else max(5.0, float(gold.max()))
-    with page_svg(340, 320) as (axes, out):
-        axes.plot(gold, predicted, "o", markersize=4.5, color=BLUE, alpha=0.6, markeredgewidth=0)
-        axes.set(xlabel="gold similarity (points)", xlim=(-0.03 * end, 1.03 * end), xticks=range(int(end) + 1))
-        axes.set_title(y_label)
-        if same_scale:
-            axes.plot([0, end], [0, end], color=QUIET, linewidth=1.2, linestyle=DASHED)
-            axes.set(ylim=(-0.03 * end, 1.03 * end), yticks=range(int(end) + 1))
-    return out.getvalue()
+    return svg.getvalue()
 
 
 def gaps(positive: np.ndarray, negative: np.ndarray, margin: float) -> bytes:
     """Histogram of cos(anchor, positive) - cos(anchor, hard negative), [N] each, coloured by group (SelfCCL, 4.3.1)."""
     gap = np.asarray(positive, dtype=np.float64) - np.asarray(negative, dtype=np.float64)
     groups = difficulty(positive, negative, margin)
-    width = margin / max(1, round(margin / 0.025)) if margin > 0 else 0.025  # so that bins end at 0 and at the margin
+    width = 0.025
+    if margin > 0:
+        # bins end at 0 and at the margin
+        width = margin / max(1, round(margin / width))
     edges = np.arange(np.floor(gap.min() / width), np.ceil(gap.max() / width) + 1.5) * width
-    with page_svg(340, 262) as (axes, out):
-        for group, name in reversed(list(enumerate(GROUPS))):
+    with page_svg(340, 262) as (axes, svg):
+        for group in reversed(range(len(GROUPS))):
+            name = GROUPS[group]
             part = gap[groups == group]
             label = f"{name}: {len(part):,} ({len(part) / len(gap):.0%})"
             axes.hist(part, bins=edges.tolist(), color=_GROUP_COLOURS[name], label=label)
         for x, name in {0.0: "0", margin: f"margin {margin:g}"}.items():
             axes.axvline(x, color=INK, linewidth=1, linestyle=DASHED)
-            look: Any = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "top"}
-            axes.annotate(name, (x, 1), (4, -2), color=INK, **look)
+            at_top: Any = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "top"}
+            axes.annotate(name, (x, 1), (4, -2), color=INK, **at_top)
         axes.set(xlabel="cos(anchor, positive) − cos(anchor, hard negative)")
         axes.set_title("triplets")
         charts.thousands(axes.yaxis)
         charts.legend(axes, 3)
-    return out.getvalue()
+    return svg.getvalue()
+
+
+# --- how a task's dev rows are predicted
+
+
+def task_figure(task: TaskScores, rows: PredictedRows) -> Figure:
+    """The confusion matrix of a task with classes, else predicted against gold; `rows` are labelled."""
+    if task.classes:
+        counts = metrics.confusion(rows.predicted, rows.gold, len(task.classes))
+        return Figure(
+            "Confusion matrix", confusion(counts, task.classes), "Dev rows, and their share of the gold class."
+        )
+    label = "cosine" if task.cosines else "predicted (points)"
+    svg = scatter(rows.gold, rows.predicted, y_label=label, same_scale=not task.cosines)
+    return Figure("Predicted against gold", svg, _correlations(task, rows))
+
+
+def _correlations(task: TaskScores, rows: PredictedRows) -> str:
+    """Correlations, and for points also errors, in words."""
+    parts = [
+        f"Pearson's r {metrics.shown(metrics.pearson(rows.predicted, rows.gold), 3)}",
+        f"Spearman's rho {metrics.shown(metrics.spearman(rows.predicted, rows.gold), 3)}",
+    ]
+    if not task.cosines:
+        distances = np.abs(rows.predicted - rows.gold)
+        parts.append(f"mean absolute error {distances.mean():.2f} points")
+        parts.append(f"{(distances > 1).sum():,} of {len(rows):,} rows more than 1 point off")
+    return ", ".join(parts) + "."
+
+
+def confusion(counts: np.ndarray, classes: Sequence[str]) -> bytes:
+    """`metrics.confusion`, gold by row: each cell's number of rows, and its share of the gold class as shade."""
+    size = len(classes)
+    shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
+    right = np.eye(size, dtype=bool)
+    cells = np.where(right[..., None], to_rgba(BLUE), to_rgba(VERMILION))
+    # a full cell is so light that its numbers are readable
+    cells[..., 3] = 0.55 * shares + 0.03
+    names = []
+    for name in classes:
+        # a long name of several words is broken before its last
+        names.append(" \n".join(name.rsplit(" ", 1)) if len(name) > 8 else name)
+    with page_svg(350, 320 if size > 2 else 220) as (axes, svg):
+        axes.pcolormesh(cells, edgecolors=GROUND, linewidth=2)
+        for (row, column), share in np.ndenumerate(shares):
+            centre: Any = {"ha": "center", "color": INK}
+            axes.text(column + 0.5, row + 0.5, f"{counts[row, column]:,}", va="bottom", fontsize=12, **centre)
+            axes.text(column + 0.5, row + 0.54, f"{share:.0%}", va="top", fontsize=9.5, **centre)
+        axes.set(xlim=(0, size), ylim=(size, 0), ylabel="gold", xlabel="predicted")
+        axes.set_xticks(np.arange(size) + 0.5, names)
+        axes.set_yticks(np.arange(size) + 0.5, names)
+        axes.xaxis.set_label_position("top")
+        axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
+        axes.spines[:].set_visible(False)
+        axes.grid(visible=False)
+    return svg.getvalue()
+
+
+def scatter(gold: np.ndarray, predicted: np.ndarray, *, y_label: str, same_scale: bool) -> bytes:
+    """Predicted over gold, a dot a row; at most 1,500 rows, sampled by counter. `same_scale` adds the diagonal."""
+    if len(gold) > _MAX_DOTS:
+        sample = np.sort(numpy_generator(0, "scatter").permutation(len(gold))[:_MAX_DOTS])
+        gold = gold[sample]
+        predicted = predicted[sample]
+    end = max(5.0, float(gold.max()))
+    if not same_scale and gold.max() <= 1:
+        # dev pairs of two classes
+        end = 1.0
+    limits = (-0.03 * end, 1.03 * end)
+    with page_svg(340, 320) as (axes, svg):
+        axes.plot(gold, predicted, "o", markersize=4.5, color=BLUE, alpha=0.6, markeredgewidth=0)
+        axes.set(xlabel="gold similarity (points)", xlim=limits, xticks=range(int(end) + 1))
+        axes.set_title(y_label)
+        if same_scale:
+            axes.plot([0, end], [0, end], color=QUIET, linewidth=1.2, linestyle=DASHED)
+            axes.set(ylim=limits, yticks=range(int(end) + 1))
+    return svg.getvalue()

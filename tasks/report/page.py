@@ -1,8 +1,8 @@
-"""The report page of a run, and the comparison of several: one HTML file each, in which no data becomes markup."""
+"""The report page of a run: one HTML file of `report.html` and `style.css`, in which no data becomes markup."""
 
 import json
-import re
-from collections.abc import Iterator, Sequence
+import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +10,15 @@ import numpy as np
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from minbert.files import distinct_names, expand_user, write_atomic
-from tasks import compare
-from tasks.intervals import RESAMPLES
+from minbert.files import expand_user, write_atomic
+from tasks import compare, manifests
+from tasks.intervals import RESAMPLES, Interval
 from tasks.metrics import DEV_NORM
-from tasks.report import facts, overview, training
-from tasks.report.details import details
+from tasks.record import PredictedRows, TaskScores
+from tasks.report import figures
 from tasks.report.figures import Figure
 from tasks.runs import Run, read_run
-from tasks.tables import MISSING, Table, number
+from tasks.tables import MISSING, Table, class_table, duration, number, numbers
 
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent),
@@ -27,25 +27,23 @@ _TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_SEED = re.compile(r"[-_/. ]*seed[-_ ]?\d*")
-_MAY_DIFFER = {"seed", "data", "run_dir", "resume", "save_every", "log_every", "track", "use_gpu"}
-"""Settings that may differ between the runs of a group, which read the same data."""
-_NOT_SHOWN = _MAY_DIFFER
+_SETTINGS = ("weights", "encoder", "sentence_encoder", "objective", "batch_size", "lr", "seed")  # shown if not empty
+_MINILM = (
+    "The first weights, all-MiniLM-L6-v2, were trained on Quora duplicates and on the captions of Flickr30k and COCO, "
+    "among others: scores on Quora are not clean, nor are those on STS, some of whose pairs are such captions."
+)
+_MAX_LINES = 200  # counts, skipped and noted rows that the page lists
+_WORST = 25  # listed errors of a task
 
 
-def write_report(folders: Sequence[Path], out: Path | None = None, *, texts: bool = True) -> Path:
-    """Write the page of one run, or the comparison of several; returns its path.
+def write_report(folder: Path, out: Path | None = None, *, texts: bool = True) -> Path:
+    """Write the page of a run, by default `report.html` in its folder; returns the path.
 
-    `out` is by default `report.html` in a single run's folder, and `runs/comparison.html` for several. Raises
-    `UserError` if a folder is not a run's.
+    Without `texts` it holds no sentence. Raises `UserError` if the folder is not a finished run's.
     """
-    names = distinct_names(list(folders))
-    if len(folders) > 1:
-        path = out or Path("runs/comparison.html")
-        html = comparison([read_run(folder, name) for folder, name in zip(folders, names, strict=True)])
-    else:
-        path = out or expand_user(folders[0]) / "report.html"
-        html = build(read_run(folders[0]), texts=texts)
+    folder = expand_user(folder)
+    path = out or folder / "report.html"
+    html = build(read_run(folder), texts=texts)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, html)
     return path
@@ -53,153 +51,282 @@ def write_report(folders: Sequence[Path], out: Path | None = None, *, texts: boo
 
 def build(run: Run, *, texts: bool = True, resamples: int = RESAMPLES) -> str:
     """The page of a run. Without `texts` it holds no sentence."""
-    tasks = [details(task, texts=texts) for task in run.tasks.values() if task.rows is not None or task.per_class]
-    trained = training.training_figures(run)
-    sections = [("scores", "Scores"), *((one.anchor, one.title) for one in tasks)]
-    return _TEMPLATES.get_template("run.html").render(
-        title=run.name,
-        sections=[*sections, ("training", "Training"), ("data", "Data"), ("repeat", "Repeat")],
+    sections = []
+    for task in run.tasks.values():
+        if task.rows is not None or task.per_class:
+            sections.append(task_section(task, texts=texts))
+    return _TEMPLATES.get_template("report.html").render(
         run=run,
-        facts=facts.run_facts(run),
-        first_weights=facts.first_weights(run),
-        cards=_cards(run, resamples),
-        changes=_changes(run),
+        cards=score_cards(run, resamples),
         resamples=f"{resamples:,}",
-        details=tasks,
-        trained=trained,
-        data=facts.data_table(run.data),
-        skipped=facts.data_lines(run.data),
-        command=facts.command(run.manifest),
+        by_dev_pairs=run.manifest["selection"]["by_dev_pairs"],
+        first_weights=first_weights(run),
+        changes=change_table(run),
+        facts=facts(run),
+        tasks=sections,
+        training=figures.training_figures(run),
+        data=data_table(run),
+        data_lines=data_lines(run),
+        command=command(run.manifest),
         settings=json.dumps(run.settings, indent=2, ensure_ascii=False),
     )
 
 
-def _cards(run: Run, resamples: int) -> Iterator[dict[str, Any]]:
+# --- scores
+
+
+def score_cards(run: Run, resamples: int) -> list[dict[str, Any]]:
     """The scores: the dev norm of stage two, and each task's."""
-    own, norm = compare.own_intervals(run.tasks, norm=run.multitask, resamples=resamples)
+    by_task, dev_norm = compare.score_intervals(run.tasks, norm=run.multitask, resamples=resamples)
+    cards = []
     if run.multitask:
-        notes = ["mean of the accuracies and (r + 1) / 2", *([f"95% interval {norm.text()}"] if norm else [])]
-        yield {"title": DEV_NORM, "score": number(run.dev_norm, 4, missing="undefined"), "notes": notes, "main": True}
+        notes = ["mean of the accuracies and (r + 1) / 2", *_interval_note(dev_norm)]
+        cards.append({"title": DEV_NORM, "score": _score(run.dev_norm), "notes": notes, "main": True})
     for name, task in run.tasks.items():
-        interval = own[name]
-        notes = [f"{task.metric} on {task.count:,} rows"]
-        notes += [f"95% interval {interval.text()}"] if interval else []
+        notes = [f"{task.metric} on {task.count:,} rows", *_interval_note(by_task[name])]
         if task.before is not None:
             change = "" if task.score is None else f", {number(task.score - task.before, 4, sign=True)}"
             notes.append(f"{number(task.before, 4)} before training{change}")
-        yield {"title": task.title, "score": number(task.score, 4, missing="undefined"), "notes": notes, "main": False}
+        cards.append({"title": task.title, "score": _score(task.score), "notes": notes, "main": False})
+    return cards
 
 
-def _changes(run: Run) -> Table:
-    """Stage one's numbers before and after training."""
+def _score(value: float | None) -> str:
+    return number(value, 4, missing="undefined")
+
+
+def _interval_note(interval: Interval | None) -> list[str]:
+    return [] if interval is None else [f"95% interval {interval.text()}"]
+
+
+def change_table(run: Run) -> Table:
+    """Stage one's metrics before and after training."""
     rows = []
-    for name, both in run.changes.items():
-        title, unit = training.meaning(run, name)
-        before, after = both["before"], both["after"]
+    for name, change in run.changes.items():
+        before = change["before"]
+        after = change["after"]
         gap = None if before is None or after is None else after - before
-        cells = {"before": number(before, 4), "after": number(after, 4), "change": number(gap, 4, sign=True)}
-        rows.append({"number": f"{title}: {unit}", **cells})
+        rows.append(
+            {
+                "metric": ": ".join(figures.describe_metric(run, name)),
+                "before": number(before, 4),
+                "after": number(after, 4),
+                "change": number(gap, 4, sign=True),
+            }
+        )
     return Table("", pd.DataFrame(rows))
 
 
-def comparison(runs: Sequence[Run], resamples: int = RESAMPLES) -> str:
-    """The page of several runs, with the seeds of one setting as one group."""
-    groups = grouped(runs)
-    first, *others = groups.values()
-    more = [row for name, group in zip([*groups][1:], others) for row in _over_rows(name, first, group, resamples)]
-    columns = pd.DataFrame(more, columns=["group", "metric", "row_low", "row_high"])
-    summary = overview.summary(as_frame(groups)).merge(columns, on=["group", "metric"], how="left")
-    summary = summary.iloc[pd.factorize(summary["metric"])[0].argsort(kind="stable")]  # metric after metric
-    differences = [
-        Figure(f"{metric}: difference", overview.forest(rows))
-        for metric, rows in summary[summary["difference"].notna()].groupby("metric", sort=False)
+def first_weights(run: Run) -> str:
+    """A note on the pre-training data of the original weights; only MiniLM's is known."""
+    ancestors = [manifest for _, manifest in manifests.manifests_behind(run.folder)]
+    first = ancestors[-1] if ancestors else run.manifest
+    settings = first["all_settings"]
+    is_minilm = settings.get("weights") == "minilm" and not settings.get("encoder")
+    return _MINILM if is_minilm else ""
+
+
+# --- facts
+
+
+def facts(run: Run) -> list[tuple[str, str]]:
+    """Names and values of what is known of a run in addition to its scores; what is not known is left out."""
+    manifest = run.manifest
+    sessions = manifests.sessions(manifest)
+    processes = _processes(manifest)
+    parameters = manifest.get("parameters")
+    loss = run.scores.get("last_epoch_loss")
+    started = sessions[0]["started"].replace("T", " ")[:16]
+    if len(sessions) > 1:
+        started += f", resumed {len(sessions) - 1} ×"
+    rows = [
+        ("wall time", duration(sum(session["seconds"] for session in sessions))),
+        ("device", f"{manifest['environment']['device']}, {manifest['precision']}"),
+        ("processes", str(processes) if processes > 1 else ""),
+        ("training rows", _training_rows(run)),
+        ("steps", f"{run.scores['last_step']:,} of {manifest['plan']['steps']:,}"),
+        ("kept", _kept(run)),
+        ("started", started),
+        ("preset", manifest.get("preset", "")),
     ]
-    lead = (
-        f"The baseline is {next(iter(groups))}. Runs that differ by their seed alone are one row. Intervals over dev "
-        f"rows hold the middle 95% of {resamples:,} paired bootstrap resamples of the rows that both sides have "
-        "predicted; they say nothing of how another training seed would differ, which intervals over seeds do."
-    )
-    note = (
-        "± is the standard deviation over seeds; differences are to the baseline. In a figure the thick bar is the 95% "
-        "interval over dev rows, the thin one that over seeds."
-    )
-    counts = {(task.shown, task.count) for run in runs for task in run.tasks.values()}
-    if len(counts) > len({shown for shown, _ in counts}):
-        note += (
-            " Not all runs were scored on the same number of dev rows: a difference is that of the scores, and its "
-            "interval over rows is of the rows in common."
-        )
-    return _TEMPLATES.get_template("comparison.html").render(
-        title=f"{len(runs)} runs compared",
-        sections=[("overview", "Overview")],
-        lead=lead,
-        scores=Table("", overview.numbers_table(summary), (note,), left=2),
-        differences=differences,
-        settings=_differing_settings(groups),
-    )
+    for name in _SETTINGS:
+        rows.append((name.replace("_", " "), str(run.settings.get(name) or "")))
+    entries = manifests.data_entries(manifest)
+    if not run.multitask:
+        rows.append(("dev pairs", _dev_pairs(entries["sts_dev"])))
+        rows.append(("training texts", _leaks(entries["train"])))
+    rows.append(("last epoch's training loss", "" if loss is None else f"{loss:.4f}"))
+    rows.append(("parameters", f"{parameters:,}" if parameters else ""))
+    return [(name, value) for name, value in rows if value]
 
 
-def _differing_settings(groups: dict[str, list[Run]]) -> Table:
-    """A row for each setting in which the groups differ, and a column for each group."""
-    of_groups = {name: group[0].settings for name, group in groups.items()}
-    names = [name for name in next(iter(of_groups.values())) if name not in _NOT_SHOWN]
-    names = [name for name in names if all(name in settings for settings in of_groups.values())]
-    shown = {
-        group: [MISSING if settings[name] in (None, "") else str(settings[name]) for name in names]
-        for group, settings in of_groups.items()
-    }
-    rows = pd.DataFrame(shown, index=names)
-    rows = rows[rows.nunique(axis=1) > 1].rename_axis("setting").reset_index()
-    return Table("Settings that differ", rows, left=len(rows.columns))
+def _processes(manifest: dict[str, Any]) -> int:
+    return manifest["settings"].get("number of processes", 1)
 
 
-def grouped(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """The runs by their settings, except for seeds and paths; named by their names without a seed."""
-    groups: dict[str, list[Run]] = {}
-    for run in runs:
-        key = {name: value for name, value in run.settings.items() if name not in _MAY_DIFFER}
-        key |= {name: value for name, value in run.manifest["settings"].items() if name.startswith("data ")}
-        for name in ("encoder", "sentence_encoder", "weights"):  # of a run with the same seed
-            key[name] = _SEED.sub("", str(run.settings.get(name) or ""))
-        setting, seed = json.dumps(key, sort_keys=True, default=str), run.settings.get("seed")
-        while any(other.settings.get("seed") == seed for other in groups.get(setting, [])):
-            setting += " again"  # the same seed twice is no pair of seeds
-        groups.setdefault(setting, []).append(run)
-    named: dict[str, list[Run]] = {}
-    for group in groups.values():
-        stems = {_SEED.sub("", run.name) for run in group}
-        stem = stems.pop() if len(group) > 1 and len(stems) == 1 else ""
-        taken = {"", *named, *(run.name for run in runs)}
-        named[", ".join(run.name for run in group) if stem in taken else stem] = group
-    return named
+def _training_rows(run: Run) -> str:
+    """The number of training rows, by task if there are several."""
+    counts = run.manifest.get("training_rows", {})
+    if run.multitask:
+        return ", ".join(f"{count:,} {run.tasks[name].title}" for name, count in counts.items())
+    return f"{sum(counts.values()):,}"
 
 
-def as_frame(groups: dict[str, list[Run]]) -> pd.DataFrame:
-    """The scores of all runs as `overview.summary` takes them."""
+def _kept(run: Run) -> str:
+    """The step whose weights are kept, and by which rule; with `--average` the steps whose mean they are."""
+    selection = run.manifest["selection"]
+    step = run.kept_step
+    if step == 0:
+        return f"the encoder from before training: no evaluation was better by {selection['metric']}"
+    rule = "the last" if selection["keep"] == "last" else f"the best by {selection['metric']}"
+    share = run.settings.get("average") or 0
+    if share and step == run.manifest["plan"]["steps"]:
+        return f"the mean of the weights over the last {share:.0%} of {step:,} steps, {rule}"
+    return f"step {step:,}, {rule}"
+
+
+def _dev_pairs(entry: dict[str, Any]) -> str:
+    """Stage one's dev pairs: name, number, and how many of them are in scored sets."""
+    if not entry.get("name"):
+        return ""
+    text = f"{entry['name']}, {manifests.kept_rows(entry) or 0:,}"
+    if entry.get("absent"):
+        text += f"; without {', '.join(entry['absent'])}"
+    shared = [f"{count:,} in {name}" for name, count in entry.get("also_in", {}).items() if count]
+    if shared:
+        text += f"; of these {', '.join(shared)}"
+    return text
+
+
+def _leaks(entry: dict[str, Any]) -> str:
+    """How many of stage one's unlabelled training texts are in test and dev files; empty if none are known."""
+    parts = []
+    in_tests = entry.get("also_in_test", {}).get("any", 0)
+    if entry.get("transductive"):
+        parts.append("hold test sentences (transductive)")
+    elif in_tests:
+        parts.append(f"{in_tests:,} of {manifests.kept_rows(entry) or 0:,} are in a test file too")
+    if entry.get("weights_transductive"):
+        parts.append("the weights come from a run on test sentences (transductive)")
+    if entry.get("dev_pairs_seen"):
+        parts.append(f"{entry['dev_pairs_seen']:,} dev pairs are made of them")
+    return "; ".join(parts)
+
+
+# --- tasks
+
+
+@dataclass(frozen=True)
+class TaskSection:
+    """What a page shows of one task; no errors where predictions have another scale than gold."""
+
+    anchor: str
+    title: str
+    figure: Figure | None
+    classes: Table
+    errors: Table | None
+
+
+def task_section(task: TaskScores, *, texts: bool) -> TaskSection:
+    """Figure and tables of a task; without `texts` no sentence of the data is in them."""
+    figure = None
+    errors = None
+    rows = task.rows.labelled() if task.rows is not None else None
+    if rows:
+        figure = figures.task_figure(task, rows)
+        if not task.cosines:
+            errors = worst_errors(task, rows, texts=texts)
+    title = task.title[:1].upper() + task.title[1:]
+    return TaskSection(f"dev-{task.name}", title, figure, class_table("", task.per_class), errors)
+
+
+def failed_rows(task: TaskScores, rows: PredictedRows) -> np.ndarray:
+    """The indices of the rows with another class than gold, or more than one point off."""
+    tolerance = 0 if task.classes else 1
+    return np.flatnonzero(np.abs(rows.predicted - rows.gold) > tolerance)
+
+
+def worst_errors(task: TaskScores, rows: PredictedRows, *, texts: bool) -> Table:
+    """The failed rows with the least probable gold classes, or the largest distances from gold."""
+    failures = rows.at(failed_rows(task, rows))
+    if failures.probabilities is not None:
+        gold_classes = failures.gold.astype(np.int64)
+        # minus, so that for both kinds of task the largest are the worst
+        badness = -failures.probabilities[np.arange(len(failures)), gold_classes]
+    else:
+        badness = np.abs(failures.predicted - failures.gold)
+    worst = np.argsort(-badness, kind="stable")[:_WORST]
+    shown = failures.at(worst)
+    table: dict[str, list[str]] = {}
+    if texts:
+        table["text"] = [" / ".join(text) for text in shown.texts]
+    if task.classes:
+        table["gold"] = [task.classes[int(label)] for label in shown.gold]
+        table["predicted"] = [task.classes[int(label)] for label in shown.predicted]
+        table["p(gold)"] = numbers(-badness[worst], 3)
+    else:
+        table["gold"] = numbers(shown.gold, 1)
+        table["predicted"] = numbers(shown.predicted)
+        table["off by"] = numbers(badness[worst], 3)
+    table["id"] = shown.ids
+    title = f"The {len(shown)} worst errors of {len(failures):,} failed rows in {len(rows):,}"
+    return Table(title, pd.DataFrame(table))
+
+
+# --- data, and the command
+
+
+def data_table(run: Run) -> Table:
+    """The data sets of a run, with the rows read, kept, labelled, skipped and noted, and their files."""
     rows = []
-    for name, group in groups.items():
-        for index, run in enumerate(group):
-            scores = {task.shown: task.score for task in run.tasks.values()}
-            scores |= {DEV_NORM: run.dev_norm} if run.multitask else {}
-            seed = run.settings.get("seed", index)
-            rows += [(name, seed, metric, np.nan if score is None else score) for metric, score in scores.items()]
-    return pd.DataFrame(rows, columns=["group", "seed", "metric", "value"])
+    for name, entry in manifests.data_entries(run.manifest).items():
+        counts = entry.get("counts", {})
+        numbers_of_rows = {
+            "read": entry.get("read", counts.get("read")),
+            "kept": manifests.kept_rows(entry),
+            "labelled": entry.get("labelled"),
+            "skipped": counts.get("skipped", len(entry.get("skipped", []))),
+            "noted": len(entry.get("noted", [])),
+        }
+        row = {"set": name}
+        for title, count in numbers_of_rows.items():
+            row[title] = MISSING if count is None else f"{count:,}"
+        files = manifests.files_of(entry)
+        row["file"] = ", ".join(f"{file['file']} (sha256 {file['sha256'][:12]}…)" for file in files) or MISSING
+        rows.append(row)
+    return Table("", pd.DataFrame(rows))
 
 
-def _over_rows(
-    name: str, first: Sequence[Run], other: Sequence[Run], resamples: int
-) -> Iterator[tuple[str, str, float, float]]:
-    """(group, metric, low, high): 95% intervals of the differences of two groups over dev rows; none between stages.
+def data_lines(run: Run) -> list[str]:
+    """Other counts of the data sets, files that are missing, and the skipped and noted rows."""
+    lines = []
+    for name, entry in manifests.data_entries(run.manifest).items():
+        for key, count in entry.get("counts", {}).items():
+            if count:
+                lines.append(f"{name}: {key.replace('_', ' ')}: {count:,}")
+        for missing in entry.get("absent", []):
+            lines.append(f"{name}: not in the data folder: {missing}")
+        for row in [*entry.get("skipped", []), *entry.get("noted", [])]:
+            file = f"{Path(row['file']).name}: " if row.get("file") else ""
+            lines.append(f"{name}: {file}line {row['line']}: {row['why']}")
+    if len(lines) > _MAX_LINES:
+        lines[_MAX_LINES:] = [f"… and {len(lines) - _MAX_LINES:,} more, in manifest.json"]
+    return lines
 
-    The runs of their common seeds are compared, if there are any.
-    """
-    if first[0].multitask != other[0].multitask:
-        return
-    seeds = {run.settings.get("seed") for run in first} & {run.settings.get("seed") for run in other}
-    if seeds:
-        first, other = ([run for run in side if run.settings.get("seed") in seeds] for side in (first, other))
-    tasks, other_tasks = ([run.tasks for run in side] for side in (first, other))
-    for one in compare.differences(tasks, other_tasks, norm=first[0].multitask, resamples=resamples):
-        if one.interval:
-            metric = tasks[0][one.name].shown if one.name in tasks[0] else one.name
-            yield name, metric, one.interval.low, one.interval.high
+
+def command(manifest: dict[str, Any]) -> str:
+    """The command to type again: with the run's data folder, threads and processes, without `--resume`."""
+    words = [word for word in shlex.split(manifest["command"]) if word != "--resume"]
+    variables = dict(manifest.get("variables", {}))
+    threads = manifest["environment"].get("threads")
+    if threads:
+        variables["OMP_NUM_THREADS"] = str(threads)
+    # a console command, such as minbert-train, or a script
+    installed = words[0].startswith("minbert-")
+    launcher = [] if installed else ["python"]
+    if _processes(manifest) > 1:
+        launcher = ["torchrun", "--nproc-per-node", str(_processes(manifest))]
+        if installed:
+            launcher.append("--no-python")
+    assignments = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
+    return " ".join([*assignments, shlex.join([*launcher, *words])])

@@ -32,6 +32,7 @@ class Run:
     out: str
     err: str
     folder: Path
+    changes: int = 0  # of files, if they were counted
 
     @property
     def errors(self) -> list[str]:
@@ -67,7 +68,7 @@ def forks(_own_folders_and_threads: None) -> Iterator[subprocess.Popen[str]]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "2", "PYTHONWARNINGS": "ignore", "CUDA_VISIBLE_DEVICES": ""},
+        env=os.environ | {"PYTHONWARNINGS": "ignore", "CUDA_VISIBLE_DEVICES": ""},
         cwd=ROOT,
     ) as process:
         yield process
@@ -78,9 +79,9 @@ def forks(_own_folders_and_threads: None) -> Iterator[subprocess.Popen[str]]:
 def runner(forks: subprocess.Popen[str], tiny: Path) -> Script:
     """A function that runs a script in a folder, with flags, by default on the sample corpus from the tiny random BERT.
 
-    `run_dir` names the run folder inside the given one. `signal` is (number, place, step), as in forks.py. With
-    `unread` the reader of the output has gone. Only with `report` does the run write its page, which takes seconds.
-    `argv` takes the place of all flags.
+    `run_dir` names the run folder inside the given one. `signal` is (number, step), `kill` a number of changes of files
+    and `drift` a number of updates, as in forks.py. With `unread` the reader of the output has gone. Only with `report`
+    does the run write its page, which takes seconds. `argv` takes the place of all flags.
     """
     numbers = count()
 
@@ -91,7 +92,9 @@ def runner(forks: subprocess.Popen[str], tiny: Path) -> Script:
         run_dir: str = "run",
         weights: bool = True,
         data: bool = True,
-        signal: tuple[int, str, int] | None = None,
+        signal: tuple[int, int] | None = None,
+        kill: int | None = None,
+        drift: int = 0,
         ranks: int = 1,
         unread: bool = False,
         report: bool = False,
@@ -108,6 +111,8 @@ def runner(forks: subprocess.Popen[str], tiny: Path) -> Script:
             "cwd": str(parent),
             "env": {**environment, **(_group(ranks) if ranks > 1 else {})},
             "signal": signal,
+            "kill": kill,
+            "drift": drift,
             "unread": unread,
             "report": report,
             "out": str(parent / f"{number}.out"),
@@ -118,7 +123,8 @@ def runner(forks: subprocess.Popen[str], tiny: Path) -> Script:
         forks.stdin.flush()
         codes = json.loads(forks.stdout.readline())
         out, err = (Path(request[name]).read_text() for name in ("out", "err"))
-        return Run(codes[0], codes, out, err, folder)
+        changes = Path(f"{request['out']}.changes")
+        return Run(codes[0], codes, out, err, folder, int(changes.read_text()) if changes.exists() else 0)
 
     return run
 

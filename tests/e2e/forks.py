@@ -1,8 +1,7 @@
 """A process that has torch imported and forks a child for each run of a script: real processes, at a tenth of the cost.
 
-Requests come as lines of JSON on stdin, answers go as lines of JSON to stdout. A request may ask for a signal at a
-step of the plan, before a row of the metrics, in the midst of writing a checkpoint, or while a finished run deletes
-what it no longer needs; or, without a signal, for parameters that drift from those of the other ranks.
+Requests come as lines of JSON on stdin, answers go as lines of JSON to stdout. A request may ask for a signal in a step
+of the plan, for a kill before the n-th change of a file, or for parameters that drift from those of the other ranks.
 """
 
 import json
@@ -18,77 +17,67 @@ from typing import Any
 
 import sklearn.metrics  # noqa: F401
 import tokenizers  # noqa: F401
+import torch.fx.experimental.symbolic_shapes  # noqa: F401  (torch imports it, and sympy, for an empty tensor)
 
 import minbert.train.start  # noqa: F401
 import tasks.contrastive.step
 import tasks.contrastive.training
 import tasks.registry  # noqa: F401
 from minbert.optimizer import AdamW
-from minbert.train import checkpoint, cli, plan, run
+from minbert.train import cli, loop, run
 
 LIMIT = 100  # seconds after which a run that hangs is ended
+CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir")  # audit events, besides a file that is opened for writing
 
 
-def arm(number: int, place: str, at: int) -> None:
-    """Let this process send itself a signal when it comes to a place."""
+def send_in_step(number: int, step: int) -> None:
+    """Send this process a signal when `step` steps are done, and in the next one the learning rate is set."""
+    lr_factor = loop.lr_factor
 
-    def here() -> None:
-        os.kill(os.getpid(), number)
+    def signalled(schedule: Any, at: int, *rest: Any) -> float:
+        if at == step:
+            os.kill(os.getpid(), number)
+        return lr_factor(schedule, at, *rest)
 
-    if place == "step":  # when `at` steps are done and the next one begins
-        find = plan.Plan.at
+    loop.lr_factor = signalled
 
-        def asked(self: plan.Plan, step: int) -> plan.PlannedBatch:
-            if step == at and sys._getframe(1).f_code.co_name == "fit":  # the loop asks, not who looks ahead
-                here()
-            return find(self, step)
 
-        plan.Plan.at = asked  # type: ignore[method-assign]
-    elif place == "after row":  # the row of step `at` is logged, its checkpoint is not written
-        log = run.RunFolder.log
+def kill_before_change(limit: int) -> "count[int]":
+    """Kill this process before its change of a file number `limit`, from 0; returns the counter of changes.
 
-        def logged(self: run.RunFolder, row: dict[str, Any]) -> None:
-            log(self, row)
-            if row["step"] >= at:
-                here()
+    What a run leaves differs only between changes, so these are all moments at which a kill can matter.
+    """
+    changes = count()
 
-        run.RunFolder.log = logged  # type: ignore[method-assign]
-    elif place == "drift":  # with update `at`, one number of this process's parameters becomes another
-        update, updates = AdamW.step, count(1)
+    def audit(event: str, arguments: tuple[Any, ...]) -> None:
+        writes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        if (writes or event in CHANGES) and next(changes) == limit:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-        def drifted(self: AdamW) -> None:
-            update(self)
-            if next(updates) == at:
-                self.param_groups[0]["params"][0].data.view(-1)[0] += 1e-3
+    sys.addaudithook(audit)
+    return changes
 
-        AdamW.step = drifted  # type: ignore[method-assign]
-    elif place == "in strip":  # a finished run has deleted `at` of the files that it no longer needs
-        unlink, done = checkpoint.Path.unlink, count(1)
 
-        def unlinked(self: Path, missing_ok: bool = False) -> None:
-            unlink(self, missing_ok=missing_ok)
-            if sys._getframe(1).f_code.co_name == "strip" and next(done) == at:
-                here()
+def drift(update: int) -> None:
+    """With this update, one number of this process's parameters becomes another."""
+    step = AdamW.step
+    updates = count(1)
 
-        checkpoint.Path.unlink = unlinked  # type: ignore[method-assign]
-    else:  # the tensors of a checkpoint are written, its state is not
-        write = checkpoint.write_json
+    def drifted(self: AdamW) -> None:
+        step(self)
+        if next(updates) == update:
+            self.param_groups[0]["params"][0].data.view(-1)[0] += 1e-3
 
-        def written(path: Path, value: dict[str, Any]) -> None:
-            if value["step"] >= at:
-                here()
-            write(path, value)
-
-        checkpoint.write_json = written
+    AdamW.step = drifted  # type: ignore[method-assign]
 
 
 def come_late() -> None:
-    """Look at the run folder half a second after the other ranks: none of them may have begun to write by then."""
-    inner = run.RunFolder.check
+    """Look at the run folder a little after the other ranks: none of them may have begun to write by then."""
+    check = run.RunFolder.check
 
-    def late(self: run.RunFolder, *given: Any) -> None:
-        time.sleep(0.5)
-        inner(self, *given)
+    def late(self: run.RunFolder, *arguments: Any) -> None:
+        time.sleep(0.2)
+        check(self, *arguments)
 
     run.RunFolder.check = late  # type: ignore[method-assign]
 
@@ -96,6 +85,7 @@ def come_late() -> None:
 def child(request: dict[str, Any], rank: int) -> None:
     """Run the script of a request; never returns."""
     code = 1
+    changes = None
     try:
         signal.alarm(LIMIT)
         for stream, name in ((1, "out"), (2, "err")):
@@ -110,16 +100,22 @@ def child(request: dict[str, Any], rank: int) -> None:
         sys.argv = request["argv"]
         if not request["report"]:
             cli.run_module = lambda *_: None
-        if request["signal"] and not rank:
-            arm(*request["signal"])
         if rank:
             come_late()
+        elif request["signal"]:
+            send_in_step(*request["signal"])
+        elif request["drift"]:
+            drift(request["drift"])
+        elif request["kill"] is not None:
+            changes = kill_before_change(request["kill"])
         runpy.run_path(sys.argv[0], run_name="__main__")
         code = 0
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except BaseException:
         traceback.print_exc()
+    if changes is not None:
+        Path(f"{request['out']}.changes").write_text(str(next(changes)))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

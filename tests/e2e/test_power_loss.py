@@ -1,6 +1,6 @@
 """Guards: a power loss at any moment leaves a run that resumes to the same bits, from its newest finished checkpoint.
 
-python -m pytest --import-mode=importlib tests/e2e/test_power_loss.py
+python -m pytest --import-mode=importlib -m slow tests/e2e/test_power_loss.py
 
 A killed process loses nothing that it has written, as the kernel still holds it; a power loss does. `Disk` is a layer
 over the calls that change files. At each of them it can write what a disk might hold if the power failed there: of a
@@ -81,8 +81,8 @@ class Disk:
             os.close(descriptor)
 
 
-@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_run_resumes_to_the_same_bits_after_a_power_loss_at_any_call(tmp_path: Path, toy: Any, every: int) -> None:
+@pytest.mark.slow
+def test_power_loss_resumes_bit_equal(tmp_path: Path, toy: Any) -> None:
     losses: list[tuple[Path, int]] = []  # what is left of the run, and the newest step whose checkpoint was written
     chance = random.Random(5)
     choices = {"synced": lambda: False, "all": lambda: True, "some": lambda: chance.random() < 0.5}
@@ -113,7 +113,7 @@ def test_a_run_resumes_to_the_same_bits_after_a_power_loss_at_any_call(tmp_path:
         whole, *_ = toy.fit(run, **SETTINGS)
     disk.close()
     assert len(losses) > 50
-    for folder, step in losses[::every]:
+    for folder, step in losses:
         assert (folder / "manifest.json").is_file(), folder
         resumed = toy.begin(folder)
         newest = checkpoint.steps(resumed.checkpoints)[-1:]

@@ -20,7 +20,7 @@ from transformers import BertModel
 
 import minbert
 from tasks import evaluate, predict, readers, record
-from tasks.report import facts
+from tasks.report import page
 from tasks.runs import read_run
 
 Script = Callable[..., Any]
@@ -168,7 +168,7 @@ def test_a_cross_encoder_of_stage_one_is_trained_on_beside_another_sentence_enco
     assert second.manifest()["settings"]["pooler"] == minbert.Encoder.load(second.folder / "encoder").pooler == "mean"
     assert f"pooling: mean, as {first.folder / 'encoder'} says (--pooler)" in second.out
     predictor = predict.load(second.folder)
-    kept, given = predictor.model.starting.state_dict(), minbert.BertModel.from_pretrained(tiny).state_dict()
+    kept, given = predictor.model.sentence_encoder.state_dict(), minbert.BertModel.from_pretrained(tiny).state_dict()
     assert all(torch.equal(kept[name], value) for name, value in given.items())
     task, (dev, *_) = predictor.model.tasks["sts"], SOURCES["sts"]
     examples = predictor.examples(task, [(row["sentence1"], row["sentence2"]) for row in records(dev)])
@@ -270,7 +270,7 @@ def test_a_run_that_makes_the_encoder_worse_says_so(script: Script, tiny: Path, 
     trained, started = (load_file(folder / "model.safetensors") for folder in (run.folder / "encoder", tiny))
     assert all(torch.equal(trained[name], started[name]) for name in trained)
     assert "after training (the encoder from before training)" in run.out
-    found = dict(facts.run_facts(read_run(run.folder)))
+    found = dict(page.facts(read_run(run.folder)))
     assert found["kept"].startswith("the encoder from before training")
     assert found["last epoch's training loss"] == f"{scores['last_epoch_loss']:.4f}"
 

@@ -40,7 +40,7 @@ def test_an_augmented_run_resumes_with_the_same_bits_but_not_with_another_wordne
     where = {"NLTK_DATA": str(small_wordnet)}
     whole = script(PRETRAIN, *FLAGS, *SYNONYMS, run_dir="whole", **where)
     assert whole.code == 0, whole.err
-    killed = script(PRETRAIN, *FLAGS, *SYNONYMS, signal=(signal.SIGKILL, "step", 10), **where)
+    killed = script(PRETRAIN, *FLAGS, *SYNONYMS, signal=(signal.SIGKILL, 10), **where)
     assert killed.code == -signal.SIGKILL and max(checkpoint.steps(killed.folder / "checkpoints")) == 9
     index = small_wordnet / wordnet.WORDNET / "index.adj"
     before = index.read_text()

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from minbert import BertModel, Ragged, attention, pooling
+from minbert.fast import accelerate, gpu_attention
 from minbert.fast.graphs import GraphedVectors
 from minbert.precision import DTYPES, autocast
 from tests.minbert.fast.test_graphs import batches, step, steps_agree
@@ -41,13 +42,13 @@ def inputs(ragged: Ragged, kind: str, dtype: torch.dtype) -> list[Tensor]:
 
 def paths(precision: str, *, dropout: bool) -> list[Callable[..., Tensor]]:
     """The paths that a number format has on this device."""
-    half = precision != "fp32"
     recent = torch.cuda.get_device_capability() >= (8, 0)
-    return [
-        *([attention.flash] if half and recent else []),
-        *([attention.efficient] if not dropout and (recent or precision != "bf16") else []),
-        attention.padded,
-    ]
+    kernels: list[Callable[..., Tensor]] = [attention.padded]
+    if precision != "fp32" and recent:
+        kernels.append(gpu_attention.flash)
+    if not dropout and (recent or precision != "bf16"):
+        kernels.append(gpu_attention.efficient)
+    return kernels
 
 
 @pytest.mark.parametrize("kind", ["tokens", "cls"])
@@ -70,7 +71,7 @@ def test_every_path_equals_the_formula(ragged: Ragged, kind: str, precision: str
 
 @pytest.mark.parametrize("kind", ["tokens", "cls"])
 @pytest.mark.parametrize("precision", DTYPES)
-def test_the_gradient_has_the_dropout_mask_of_the_output(ragged: Ragged, kind: str, precision: str) -> None:
+def test_dropout_gradient_uses_the_mask(ragged: Ragged, kind: str, precision: str) -> None:
     """For one seed the output is linear in the values: out(v + e) - out(v) is the derivative along e.
 
     Its square, summed, is the derivative of <out, itself> along e; of two masks with p = 0.3 it is 0.7 times as much.
@@ -91,9 +92,9 @@ def test_the_gradient_has_the_dropout_mask_of_the_output(ragged: Ragged, kind: s
 
 
 @pytest.mark.parametrize("precision", DTYPES)
-def test_the_model_gives_the_vectors_of_the_cpu(tiny: Path, precision: str) -> None:
+def test_vectors_equal_the_cpu(tiny: Path, precision: str) -> None:
     ragged = Ragged.from_lists([[2, *range(5, 5 + n), 3] for n in (4, 1, 30, 4, 9)])
-    model = BertModel.from_pretrained(tiny)
+    model = accelerate(BertModel.from_pretrained(tiny))
     wanted = model.pooled(ragged)
     there = torch.device("cuda")
     model.to(there)
@@ -104,9 +105,9 @@ def test_the_model_gives_the_vectors_of_the_cpu(tiny: Path, precision: str) -> N
 
 @pytest.mark.parametrize("pooler", pooling.NAMES)
 @pytest.mark.parametrize("precision", DTYPES)
-def test_graphs_give_vectors_and_gradients_of_the_encoder(tiny: Path, precision: str, pooler: str) -> None:
+def test_graphs_equal_the_encoder(tiny: Path, precision: str, pooler: str) -> None:
     """See `steps_agree`."""
-    model = BertModel.from_pretrained(tiny).to(torch.device("cuda")).train()
+    model = accelerate(BertModel.from_pretrained(tiny)).to(torch.device("cuda")).train()
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
@@ -116,8 +117,8 @@ def test_graphs_give_vectors_and_gradients_of_the_encoder(tiny: Path, precision:
 
 
 @pytest.mark.parametrize("precision", DTYPES)
-def test_graphs_draw_dropout_by_the_seed(tiny: Path, precision: str) -> None:
-    model = BertModel.from_pretrained(tiny).to(torch.device("cuda")).train()
+def test_graphs_seed_their_dropout(tiny: Path, precision: str) -> None:
+    model = accelerate(BertModel.from_pretrained(tiny)).to(torch.device("cuda")).train()
     read, batch = GraphedVectors(model, "mean"), batches(model.device)[0]
     read.active = True
     first, again = (step(read, model, [batch], precision) for _ in range(2))  # recorded, replayed
@@ -150,7 +151,7 @@ def losses(folder: Path) -> dict[int, dict[str, float]]:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "auto", "fp16"])
-def test_a_stopped_run_resumes_with_the_same_losses(tiny: Path, tmp_path: Path, precision: str) -> None:
+def test_stopped_run_resumes_with_equal_losses(tiny: Path, tmp_path: Path, precision: str) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     run(*command(whole, tiny, "--precision", precision))
     words = command(parts, tiny, "--precision", precision)
@@ -167,6 +168,6 @@ def test_a_stopped_run_resumes_with_the_same_losses(tiny: Path, tmp_path: Path, 
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
-def test_two_processes_train_with_nccl(tiny: Path, tmp_path: Path) -> None:
+def test_two_ranks_train_with_nccl(tiny: Path, tmp_path: Path) -> None:
     run("-m", "torch.distributed.run", "--nproc-per-node", "2", *command(tmp_path / "two", tiny))
     assert (tmp_path / "two" / "scores.json").exists()

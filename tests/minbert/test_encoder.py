@@ -1,9 +1,8 @@
-"""Guards: poolers against plain loops; the Encoder against sentence-transformers, in any order and batch; its errors.
+"""Guards: the Encoder equals sentence-transformers, in any order and batch; its errors.
 
-python -m pytest --import-mode=importlib tests/minbert/test_encode.py
+python -m pytest --import-mode=importlib tests/minbert/test_encoder.py
 """
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,46 +26,11 @@ SENTENCES = [
     "The film drags on for two hours, yet its last scene redeems it.",
     "Café 北京 😀",
 ]
-LOOPS: dict[str, Callable[[Sequence[torch.Tensor], slice], torch.Tensor]] = {
-    "cls": lambda states, rows: states[-1][rows][0],
-    "mean": lambda states, rows: states[-1][rows].mean(0),
-    "max": lambda states, rows: states[-1][rows].amax(0),
-    "avg-first-last": lambda states, rows: ((states[1][rows] + states[-1][rows]) / 2).mean(0),
-    "avg-static-last": lambda states, rows: ((states[0][rows] + states[-1][rows]) / 2).mean(0),
-    "avg-last-two": lambda states, rows: ((states[-2][rows] + states[-1][rows]) / 2).mean(0),
-}
 
 
 @pytest.fixture(scope="module")
 def encoder(minilm: Path) -> Encoder:
     return Encoder.load(minilm, precision="fp32")
-
-
-@pytest.mark.parametrize("lengths", [(1,), (3, 1, 4), (2, 2)])
-@pytest.mark.parametrize("name", pooling.POOLERS)
-def test_pooler_equals_its_loop(name: str, lengths: tuple[int, ...]) -> None:
-    ragged = Ragged.from_lists([[1] * n for n in lengths])
-    tokens = [torch.randn(sum(lengths), 6) - 3 for _ in range(3)]  # negative: a maximum over zeros would show
-    tokens.append(torch.randint(-2, 1, (sum(lengths), 6)).float())  # with equal maxima, which share the gradient
-    ends, directions = np.cumsum(lengths), torch.randn(len(lengths), 6)
-    states, exact = [x.clone().requires_grad_() for x in tokens], [x.double().requires_grad_() for x in tokens]
-    pooled = pooling.POOLERS[name](states, ragged)
-    wanted = [LOOPS[name](exact, slice(end - n, end)) for n, end in zip(lengths, ends, strict=True)]
-    torch.testing.assert_close(pooled.double(), torch.stack(wanted), atol=1e-6, rtol=0)
-    (pooled * directions).sum().backward()
-    (torch.stack(wanted) * directions).sum().backward()
-    for ours, loop in zip(states, exact, strict=True):
-        assert (ours.grad is None) == (loop.grad is None)
-        if ours.grad is not None and loop.grad is not None:
-            torch.testing.assert_close(ours.grad.double(), loop.grad, atol=1e-6, rtol=0)
-
-
-@pytest.mark.parametrize("name", [n for n in pooling.POOLERS if n != "cls"])
-def test_poolers_take_bf16_states_in_fp32(name: str) -> None:
-    ragged, states = Ragged.from_lists([[1] * 300]), [torch.full((300, 2), 1.0078125).bfloat16() for _ in range(3)]
-    out = pooling.POOLERS[name](states, ragged)
-    assert out.dtype == torch.float32
-    torch.testing.assert_close(out, torch.full((1, 2), 1.0078125))
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +54,7 @@ def test_equals_sentence_transformers_on_minilm(
     assert np.abs(unit[0] - unit[1]).max() <= 1e-6
 
 
-def test_similarities_are_those_of_sentence_transformers(encoder: Encoder, theirs: SentenceTransformer) -> None:
+def test_similarities_equal_sentence_transformers(encoder: Encoder, theirs: SentenceTransformer) -> None:
     vectors = encoder.encode(SENTENCES)
     for a, b in ((vectors, vectors[:2]), (vectors[0], vectors), (torch.from_numpy(vectors), vectors[1])):
         actual, expected = encoder.similarity(a, b), theirs.similarity(a, b)
@@ -98,7 +62,7 @@ def test_similarities_are_those_of_sentence_transformers(encoder: Encoder, their
         torch.testing.assert_close(actual, expected, atol=1e-6, rtol=0)
 
 
-def test_a_long_text_is_cut_where_sentence_transformers_cuts_it(encoder: Encoder, theirs: SentenceTransformer) -> None:
+def test_long_texts_are_truncated_alike(encoder: Encoder, theirs: SentenceTransformer) -> None:
     texts = [*SENTENCES, "a cat sat on a mat under a tree " * 100]
     assert encoder.max_length == theirs.max_seq_length == 256
     with pytest.warns(UserWarning, match="1 of 7 sentences are longer than 256 tokens"):
@@ -107,7 +71,7 @@ def test_a_long_text_is_cut_where_sentence_transformers_cuts_it(encoder: Encoder
 
 
 @pytest.mark.parametrize("batch_size", [None, 1, 3])
-def test_order_batch_size_and_a_bar_change_nothing(
+def test_order_and_batches_change_nothing(
     encoder: Encoder, batch_size: int | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     expected, order = encoder.encode(SENTENCES), [3, 1, 5, 0, 4, 2, 1]
@@ -118,7 +82,7 @@ def test_order_batch_size_and_a_bar_change_nothing(
 
 
 @given(st.lists(st.integers(1, 30), max_size=25), st.integers(1, 60))
-def test_batches_cover_all_within_the_budget_longest_first(lengths: list[int], budget: int) -> None:
+def test_batches_cover_all_within_budget(lengths: list[int], budget: int) -> None:
     batches = [batch.tolist() for batch in batches_by_length(lengths, budget)]
     assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
     assert all(len(batch) == 1 or sum(lengths[i] for i in batch) <= budget for batch in batches)
@@ -126,22 +90,20 @@ def test_batches_cover_all_within_the_budget_longest_first(lengths: list[int], b
     assert in_order == sorted(in_order, reverse=True), "batch by batch, and inside each from its end"
 
 
-def test_a_model_in_training_is_encoded_without_dropout(tiny: Path) -> None:
+def test_encoding_turns_dropout_off(tiny: Path) -> None:
     training = Encoder(BertModel.from_pretrained(tiny).train(), Tokenizer.load(tiny), "mean", precision="fp32")
     np.testing.assert_array_equal(training.encode(["the cat"]), training.encode(["the cat"]))
 
 
 @pytest.mark.parametrize("name", pooling.NAMES)
-def test_vectors_of_sentences_in_any_order_are_those_of_each_alone(tiny: Path, name: str) -> None:
-    model, rows = (
-        BertModel.from_pretrained(tiny),
-        [[2, 5, 3], [2, 9, 8, 7, 3], [2, 6, 9, 3], [2, 3]],
-    )  # sorting them is no swap
+def test_vectors_do_not_depend_on_order(tiny: Path, name: str) -> None:
+    model = BertModel.from_pretrained(tiny)
+    rows = [[2, 5, 3], [2, 9, 8, 7, 3], [2, 6, 9, 3], [2, 3]]  # sorting them is no swap
     alone = torch.cat([vectors(model, Ragged.from_lists([row]), name) for row in rows])
     torch.testing.assert_close(vectors(model, Ragged.from_lists(rows), name), alone, atol=1e-5, rtol=0)
 
 
-def test_sequences_of_strings_are_encoded_and_others_refused(tiny: Path) -> None:
+def test_only_sequences_of_strings(tiny: Path) -> None:
     encoder, texts = Encoder.load(tiny), ["the cat", "a dog"]
     frame = pd.DataFrame({"text": texts})
     for sentences in (frame["text"], np.array(texts), (text for text in texts)):

@@ -72,7 +72,7 @@ def test_reference_numbers_of_the_course(fused: bool) -> None:
 @PATHS
 @pytest.mark.parametrize("correct", [True, False])
 @pytest.mark.parametrize("wd", [0.0, 0.3])
-def test_equals_the_handout_in_double_precision(fused: bool, correct: bool, wd: float) -> None:
+def test_equals_the_float64_handout(fused: bool, correct: bool, wd: float) -> None:
     gradients, parameters = quiet_gradients(), fresh()
     drive(AdamW(parameters, lr=0.05, weight_decay=wd, correct_bias=correct, fused=fused), parameters, gradients)
     for parameter, wanted in zip(parameters, float64_loop(gradients, 0.05, wd, correct), strict=True):
@@ -80,7 +80,7 @@ def test_equals_the_handout_in_double_precision(fused: bool, correct: bool, wd: 
 
 
 @PATHS
-def test_a_parameter_without_gradient_keeps_everything(fused: bool) -> None:
+def test_no_gradient_keeps_everything(fused: bool) -> None:
     """Idle for 7 steps, it then goes on as if they had not been: at its own step count."""
     gradients, parameters, alone = quiet_gradients(), fresh(), fresh()
     optimizer = AdamW(parameters, lr=0.05, weight_decay=0.3, fused=fused)
@@ -100,7 +100,7 @@ def test_a_parameter_without_gradient_keeps_everything(fused: bool) -> None:
 
 
 @PATHS
-def test_a_saved_state_goes_on_with_the_same_bits(fused: bool) -> None:
+def test_saved_state_continues_bit_exactly(fused: bool) -> None:
     gradients, whole, halves = quiet_gradients(), fresh(), fresh()
     settings: dict[str, Any] = {"lr": 0.1, "weight_decay": 0.1, "fused": fused}
     drive(AdamW(whole, **settings), whole, gradients)
@@ -113,7 +113,7 @@ def test_a_saved_state_goes_on_with_the_same_bits(fused: bool) -> None:
 
 
 @pytest.mark.parametrize("fused", [True, False])
-def test_a_copy_goes_on_and_a_gradient_of_other_strides_is_the_same_gradient(fused: bool) -> None:
+def test_copy_and_strided_gradients(fused: bool) -> None:
     weights = torch.randn(6, 4, generator=torch.Generator().manual_seed(0)).double()
     gradient = torch.randn(4, 6, generator=torch.Generator().manual_seed(1)).double().T
     ours, theirs = nn.Parameter(weights.clone()), nn.Parameter(weights.clone())
@@ -127,7 +127,7 @@ def test_a_copy_goes_on_and_a_gradient_of_other_strides_is_the_same_gradient(fus
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
 
 
-def test_the_running_mean_is_that_of_all_steps_even_of_a_parameter_without_updates() -> None:
+def test_running_mean_covers_all_steps() -> None:
     torch.manual_seed(1)
     always, late = nn.Parameter(torch.randn(3, 4)), nn.Parameter(torch.randn(5))
     optimizer, seen = AdamW([{"params": [always]}, {"params": [late]}], lr=0.1), []
@@ -165,12 +165,12 @@ def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
         AdamW(fresh(), **wrong)
 
 
-def test_a_decay_of_a_group_that_would_flip_its_weights_is_refused() -> None:
+def test_sign_changing_decay_is_refused() -> None:
     with pytest.raises(UserError, match="must be below 1"):
         AdamW([{"params": fresh()}, {"params": fresh(), "weight_decay": 0.1, "peak_lr": 10.0}], lr=0.5)
 
 
-def test_decay_groups_split_by_axes_and_lose_nothing() -> None:
+def test_decay_groups_split_by_axes() -> None:
     model = nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 2), nn.LayerNorm(2))
     decayed, free = decay_groups(model.parameters(), 0.01)
     assert [p.shape for p in decayed["params"]] == [(5, 3), (2, 3)] and decayed["weight_decay"] == 0.01

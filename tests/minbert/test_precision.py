@@ -1,4 +1,4 @@
-"""Guards: a CPU whose AMX products are illegal instructions is found out, and the process that asks survives.
+"""Guards: a CPU whose AMX products are illegal instructions is detected, and the process that asks survives.
 
 python -m pytest --import-mode=importlib tests/minbert/test_precision.py
 """
@@ -16,9 +16,7 @@ from minbert import UserError, precision
 CPU = torch.device("cpu")
 
 
-def test_a_product_that_is_an_illegal_instruction_is_found_and_no_other_failure(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_only_illegal_instructions_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precision, "amx_crashes", precision.amx_crashes.__wrapped__)  # without its cache
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
     for killed_by, crashes in ((signal.SIGILL, True), (signal.SIGKILL, False)):
@@ -29,7 +27,7 @@ def test_a_product_that_is_an_illegal_instruction_is_found_and_no_other_failure(
 
 
 @pytest.mark.skipif(not torch.cpu._is_amx_tile_supported(), reason="the processor has no AMX")
-def test_bf16_products_run_after_the_choice() -> None:
+def test_bf16_products_run_after_choice() -> None:
     """In a fresh process, because oneDNN chooses its instructions once."""
     product = (
         "import torch; from minbert import precision; precision.choose('bf16', torch.device('cpu'))\n"

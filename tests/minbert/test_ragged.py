@@ -25,7 +25,7 @@ def padded_batches(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
 
 
 @given(padded_batches())
-def test_padded_comes_back_under_any_mask(batch: tuple[Tensor, Tensor]) -> None:
+def test_padded_round_trip(batch: tuple[Tensor, Tensor]) -> None:
     ids, mask = batch
     ragged = Ragged.from_padded(ids, mask)
     assert torch.equal(ragged.to_padded(ragged.ids, ids.shape[1]), ids * mask)
@@ -55,7 +55,7 @@ def test_boundaries(rows: list[list[int]]) -> None:
 
 
 @given(rows_of_ids)
-def test_by_length_sorts_stably_and_names_its_orders(rows: list[list[int]]) -> None:
+def test_by_length_sorts_stably(rows: list[list[int]]) -> None:
     ragged = Ragged.from_lists(rows, [[i] * len(row) for i, row in enumerate(rows)])
     wanted = sorted(range(len(rows)), key=lambda i: len(rows[i]))
     if ragged.by_length is None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from minbert import UserError
-from minbert.token_cache import Row, Skipped, TokenCache, load
+from minbert.token_cache import Issue, Row, TokenCache, load
 from minbert.tokenizer import Tokenizer
 
 ROWS = [
@@ -34,7 +34,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "data.csv"
 
 
-def reading(*rows: Row | Skipped, calls: list[str] | None = None) -> Iterator[Row | Skipped]:
+def reading(*rows: Row | Issue, calls: list[str] | None = None) -> Iterator[Row | Issue]:
     """A lazy reader, which records that it was used."""
     if calls is not None:
         calls.append("read")
@@ -52,33 +52,33 @@ def check(cache: TokenCache, rows: list[Row], tokenizer: Tokenizer) -> None:
             assert cache.token_counts()[i, column] == len(cache.ids(i, column))
 
 
-SKIPPED = [Skipped(2, "no label"), Skipped(5, "Leer: kein Satz ☃")]
+SKIPPED = [Issue(2, "no label"), Issue(5, "Leer: kein Satz ☃")]
 FACTS = {"counts": {"read": 4}}
 CONTENTS = [[*ROWS, FACTS], [SKIPPED[0], *ROWS[:2], SKIPPED[1], ROWS[2]], [], [SKIPPED[0]], [Row("x", ("", ""))]]
 
 
 @pytest.mark.parametrize("content", CONTENTS)
 def test_what_goes_in_comes_out(source: Path, tokenizer: Tokenizer, content: list[Any]) -> None:
-    rows, skipped = ([one for one in content if isinstance(one, kind)] for kind in (Row, Skipped))
+    rows, skipped = ([one for one in content if isinstance(one, kind)] for kind in (Row, Issue))
     for _ in ("built", "opened"):
-        cache = load(source, content, "pairs", 2, tokenizer)
+        cache = load(source, content, "pairs", tokenizer)
         check(cache, rows, tokenizer)
-        assert cache.token_counts().shape == (len(rows), 2)
+        assert cache.token_counts().shape == (len(rows), cache.num_texts)
         assert cache.skipped == tuple(skipped) and cache.report == (FACTS if FACTS in content else {})
         entry = cache.manifest_entry()
         assert (entry["read"], entry["kept"]) == (len(rows) + len(skipped), len(rows))
         assert cache.first(1).read == cache.read == entry["read"]
-        assert entry["skipped"] == [{"line": one.line, "why": one.why} for one in skipped]
+        assert entry["skipped"] == [{"line": one.line, "why": one.reason} for one in skipped]
 
 
 def test_the_file_may_move_but_not_change(source: Path, tokenizer: Tokenizer) -> None:
     calls: list[str] = []
-    load(source, reading(*ROWS, calls=calls), "pairs", 2, tokenizer)
+    load(source, reading(*ROWS, calls=calls), "pairs", tokenizer)
     moved = source.rename(source.with_name("other.csv"))
-    cache = load(moved, reading(*ROWS, calls=calls), "pairs", 2, tokenizer)
+    cache = load(moved, reading(*ROWS, calls=calls), "pairs", tokenizer)
     assert calls == ["read"] and cache.source == moved
     moved.write_text("changed")
-    check(load(moved, reading(*ROWS[:1], calls=calls), "pairs", 2, tokenizer), ROWS[:1], tokenizer)
+    check(load(moved, reading(*ROWS[:1], calls=calls), "pairs", tokenizer), ROWS[:1], tokenizer)
     assert len(calls) == 2
 
 
@@ -90,9 +90,9 @@ def test_another_vocabulary_or_reader_is_another_cache(
     (other / "vocab.txt").write_text(vocabulary.replace("\ncat\ndog\n", "\ndog\ncat\n"))
     (other / "tokenizer.json").unlink(missing_ok=True)
     calls: list[str] = []
-    first = load(source, reading(*ROWS, calls=calls), "pairs", 2, tokenizer)
-    second = load(source, reading(*ROWS, calls=calls), "pairs", 2, Tokenizer.load(other))
-    load(source, reading(*ROWS, calls=calls), "reader 2", 2, tokenizer)
+    first = load(source, reading(*ROWS, calls=calls), "pairs", tokenizer)
+    second = load(source, reading(*ROWS, calls=calls), "pairs", Tokenizer.load(other))
+    load(source, reading(*ROWS, calls=calls), "reader 2", tokenizer)
     assert len(calls) == 3
     assert first.ids(0).tolist() != second.ids(0).tolist()
     check(first, ROWS, tokenizer)
@@ -104,6 +104,6 @@ def test_a_reader_that_raises_leaves_no_cache(source: Path, tokenizer: Tokenizer
         raise UserError("line 3: label: not a number")
 
     with pytest.raises(UserError, match="line 3"):
-        load(source, broken(), "pairs", 2, tokenizer)
+        load(source, broken(), "pairs", tokenizer)
     assert not list((source.parent / "cache").rglob("*.safetensors"))
-    check(load(source, reading(*ROWS), "pairs", 2, tokenizer), ROWS, tokenizer)
+    check(load(source, reading(*ROWS), "pairs", tokenizer), ROWS, tokenizer)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import tokenizers
+import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,9 +39,7 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def theirs(minilm: Path) -> Any:
-    from transformers import BertTokenizer
-
-    return BertTokenizer.from_pretrained(minilm)
+    return transformers.BertTokenizer.from_pretrained(minilm)
 
 
 @pytest.fixture(scope="module")
@@ -80,9 +79,7 @@ PIECES = [*SPECIAL, "cafe", "café", "Café", "北", "京", "北京", "a", "##b"
         ({"do_lower_case": True, "tokenize_chinese_chars": False}, ["cafe", "北京"]),
     ],
 )
-def test_options_of_the_config_hold_and_survive_saving(
-    tmp_path: Path, options: dict[str, Any], wanted: list[str]
-) -> None:
+def test_options_survive_saving(tmp_path: Path, options: dict[str, Any], wanted: list[str]) -> None:
     text = "Café 北京"
     tokenizer = Tokenizer.load(folder_with(tmp_path, PIECES, options))
     ids = [PIECES.index(piece) for piece in wanted]
@@ -96,13 +93,13 @@ def test_options_of_the_config_hold_and_survive_saving(
         assert (again.lowercase, again.size, again.cls) == (tokenizer.lowercase, len(PIECES), 2)
 
 
-def test_a_piece_that_is_a_line_separator_of_unicode_moves_no_id(tmp_path: Path) -> None:
+def test_unicode_line_separators_are_pieces(tmp_path: Path) -> None:
     tokenizer = Tokenizer.load(folder_with(tmp_path, [*SPECIAL, "a", "\u2028", "\x85", "b"]))
     assert tokenizer.encode(["a b"]) == [[5, 8]]
     assert tokenizer.size == 9
 
 
-def test_fingerprint_changes_with_vocabulary_and_rules(tmp_path: Path) -> None:
+def test_fingerprint_covers_vocabulary_and_rules(tmp_path: Path) -> None:
     prints = []
     for number, (pieces, lower) in enumerate([(PIECES, True), (PIECES, True), (PIECES, False), ([*PIECES, "z"], True)]):
         (folder := tmp_path / str(number)).mkdir()
@@ -110,10 +107,8 @@ def test_fingerprint_changes_with_vocabulary_and_rules(tmp_path: Path) -> None:
     assert prints[0] == prints[1] and len(set(prints)) == 3
 
 
-def test_what_transformers_saves_has_the_same_fingerprint_and_added_tokens(tmp_path: Path) -> None:
+def test_transformers_saves_equal_fingerprints(tmp_path: Path) -> None:
     (source := tmp_path / "source").mkdir()
-    import transformers
-
     folder_with(source, PIECES, {"tokenizer_class": "BertTokenizer"})
     theirs = transformers.AutoTokenizer.from_pretrained(source)
     theirs.save_pretrained(tmp_path / "theirs")
@@ -134,14 +129,13 @@ BROKEN = [
     ("vocab.txt", "\n".join([*PIECES, "a", "cafe"]), r"vocab\.txt: .*2 of 15 lines"),
     ("vocab.txt", "\n".join(PIECES).encode("utf-16"), r"vocab\.txt:1: not UTF-8 text"),
     ("tokenizer_config.json", b"{}", r"neither tokenizer\.json nor vocab\.txt"),
-    *(("tokenizer.json", text, r"tokenizer\.json: (not|holds) ") for text in (BPE, '{"model": {}}', "{")),
+    ("tokenizer.json", BPE, r"tokenizer\.json: not BERT's WordPiece"),
+    ("tokenizer.json", "{", r"tokenizer\.json: not a tokenizer"),
 ]
 
 
 @pytest.mark.parametrize(("name", "content", "why"), BROKEN)
-def test_files_that_are_no_wordpiece_vocabulary_are_named(
-    tmp_path: Path, name: str, content: str | bytes, why: str
-) -> None:
+def test_other_vocabularies_are_refused(tmp_path: Path, name: str, content: str | bytes, why: str) -> None:
     (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(UserError, match=why):
         Tokenizer.load(tmp_path)

@@ -48,9 +48,7 @@ def own(run: Path, name: str, split: str) -> np.ndarray:
     return outputs.astype(np.float64) if shares is None else shares
 
 
-def test_an_ensemble_is_the_mean_of_its_members(
-    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ensemble_is_mean_of_members(runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "ensemble"
     ensemble.main([*map(str, runs[:2]), "--out", str(out)])
     assert len(predictions.check(out, SAMPLE)) == 6
@@ -86,7 +84,7 @@ def test_an_ensemble_is_the_mean_of_its_members(
         assert re.findall(r"(\S+) \[\S+, \S+\]", line) == cells
 
 
-def test_members_have_the_scores_of_their_own_evaluation(runs: list[Path]) -> None:
+def test_members_score_as_their_runs(runs: list[Path]) -> None:
     member, predictor = ensemble.load(runs[0], "a"), predict.load(runs[0])
     dev = {
         name: task.open(COURSE / task.files.dev, "dev", predictor.tokenizer, 24)
@@ -98,7 +96,7 @@ def test_members_have_the_scores_of_their_own_evaluation(runs: list[Path]) -> No
     assert {name: one["score"] for name, one in found["tasks"].items()} | {"dev_norm": norm} == by_task
 
 
-def test_without_texts_no_sentence_is_written(runs: list[Path], tmp_path: Path) -> None:
+def test_no_texts_writes_no_sentence(runs: list[Path], tmp_path: Path) -> None:
     ensemble.main([*map(str, runs), "--data", str(SAMPLE), "--out", str(tmp_path / "out"), "--no-texts"])
     with open(COURSE / TASKS["sst"].files.dev, encoding="utf-8") as file:
         texts = [line.split("\t")[-2].strip().lower() for line in file][1:]
@@ -107,7 +105,7 @@ def test_without_texts_no_sentence_is_written(runs: list[Path], tmp_path: Path) 
 
 
 def test_members_must_be_alike(runs: list[Path], tiny: Path, tmp_path: Path) -> None:
-    def said(*arguments: Path | str) -> str:
+    def message(*arguments: Path | str) -> str:
         with pytest.raises(UserError) as raised:
             ensemble.main([*map(str, arguments), "--out", str(tmp_path / "out")])
         assert not (tmp_path / "out").exists()
@@ -117,13 +115,13 @@ def test_members_must_be_alike(runs: list[Path], tiny: Path, tmp_path: Path) -> 
     first, second = (finished_run(tmp_path / name, tiny) for name in ("first", "second"))
     (first / "manifest.json").write_text(text)
     manifest = {"all_settings": {**json.loads(text)["all_settings"], "tasks": "sst"}}
-    (second / "manifest.json").write_text(json.dumps(manifest | {"data": {"dev": {"sst": {}}}}))
-    assert said(first, second) == f"{second}: was trained on sst, but {first} on sst,quora,sts"
+    (second / "manifest.json").write_text(json.dumps(manifest | {"data": {"dev": {"sst": {"sha256": "0"}}}}))
+    assert message(first, second) == f"{second}: was trained on sst, but {first} on sst,quora,sts"
     changed = json.loads(text)
     changed["data"]["test"]["quora"]["sha256"] = "0"
     (second / "manifest.json").write_text(json.dumps(changed))
-    assert said(first, second) == f"{second}: the test file of quora is not that of {first}"
+    assert message(first, second) == f"{second}: the test file of quora is not that of {first}"
     (first / "manifest.json").write_text(json.dumps(changed))
-    assert "not the file that" in said(first, second)
+    assert "not the file that" in message(first, second)
     with pytest.raises(UserError, match="not an empty folder"):
         ensemble.main([*map(str, runs), "--out", str(runs[0])])

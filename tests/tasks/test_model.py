@@ -77,7 +77,7 @@ def theirs(encoder: BertModel, rows: list[list[int]], types: list[list[int]] | N
 def pooled(model: MultitaskModel, rows: list[list[int]], types: list[list[int]] | None = None) -> Tensor:
     """transformers' pooler output, or the mean of its last hidden states, of each row alone, unpadded."""
     outputs = theirs(model.encoder, rows, types)
-    if model.read.pooler == "mean":
+    if model.vectors.pooler == "mean":
         return torch.cat([one.last_hidden_state.mean(1) for one in outputs])
     return torch.cat([one.pooler_output for one in outputs])
 
@@ -116,9 +116,9 @@ def test_predict_paraphrase_and_similarity_are_encoder_and_head(make: Callable, 
         types = [[0] * len(a) + [cut] * (len(b) - cut) for a, b in zip(first, second, strict=True)]
         features = pooled(model, rows, types)
     if pairs == "joint":
-        assert not model.train().starting.training, "the encoder that is not trained has no dropout"
+        assert not model.train().sentence_encoder.training, "the encoder that is not trained has no dropout"
         model.eval()
-        features = torch.cat([features, compared(model.starting, first, second)], dim=1)
+        features = torch.cat([features, compared(model.sentence_encoder, first, second)], dim=1)
     masks = (PADDED > 0).long(), (OTHER > 0).long()
     logit = model.predict_paraphrase(PADDED, masks[0], OTHER, masks[1])
     torch.testing.assert_close(logit, by_hand(model.heads["quora"].layers, features)[:, 0], atol=1e-5, rtol=1e-4)

@@ -54,7 +54,7 @@ def test_its_head_predicts_a_users_own_sentences(
 ) -> None:
     run = finished_run(tmp_path / "run", tiny, tasks=reviews.name)
     (tmp_path / "own.txt").write_text("The cat sat.\nA sad dog!\n")
-    predict.main([str(run), "--task", reviews.files.short, str(tmp_path / "own.txt")])
+    predict.main([str(run), "--task", reviews.files.flag_prefix, str(tmp_path / "own.txt")])
     header, *rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert header == ["id", "is_positive", "probability", "sentence"]
     classes = predict.load(run).predict(reviews.name, ["The cat sat.", "A sad dog!"])

@@ -1,15 +1,11 @@
-"""Guards: a user's own sentences get what the run itself would predict for them, in a browser too.
+"""Guards: a user's own sentences get what the run itself would predict for them, from a file and from Python.
 
 python -m pytest --import-mode=importlib tests/tasks/test_predict.py
 """
 
-import asyncio
-import gc
 import io
 import json
-import socket
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +13,13 @@ import numpy as np
 import pytest
 import torch
 
-from minbert import Encoder, UserError, weights
+from minbert import UserError, weights
 from minbert.bert import BertModel
 from minbert.config import BertConfig
 from minbert.optimizer import AdamW
 from minbert.tokenizer import Tokenizer
 from minbert.train import checkpoint
-from tasks import evaluate, predict, registry, serve
+from tasks import evaluate, predict, registry
 from tasks.model import MultitaskModel
 
 SENTENCES = ["The cat sat on a mat.", "is a dog happy?", "Not very , SAD bird!", "who", "a bird's tree " * 40]
@@ -66,7 +62,7 @@ def course_file(path: Path, name: str) -> list[tuple[str, ...]]:
     return rows
 
 
-def test_texts_are_preprocessed_as_the_training_files_were(tiny: Path, tmp_path: Path) -> None:
+def test_texts_are_preprocessed_as_trained(tiny: Path, tmp_path: Path) -> None:
     course_file(tmp_path / "course.csv", "sst")
     (tmp_path / "own.csv").write_text("sentence,label\nThe cat.,1\nA DOG isn't sad.,0\n")
     task = registry.build("sst", "cross")[0]
@@ -80,7 +76,7 @@ def test_texts_are_preprocessed_as_the_training_files_were(tiny: Path, tmp_path:
 @pytest.mark.parametrize(
     ("pairs", "pooler"), [("cross", "mean"), ("paper", "pooler"), ("bi", "max"), ("joint", "mean")]
 )
-def test_predictions_are_those_of_the_runs_own_evaluation(
+def test_predictions_equal_the_runs_evaluation(
     pairs: str, pooler: str, made: Callable[..., Path], tmp_path: Path
 ) -> None:
     run, tasks = made(pairs, pooler=pooler), registry.build("sst,quora,sts", pairs)
@@ -91,13 +87,13 @@ def test_predictions_are_those_of_the_runs_own_evaluation(
         rows = course_file(tmp_path / f"{name}.csv", name)
         examples = task.open(tmp_path / f"{name}.csv", "dev", Tokenizer.load(run / "encoder"), 24)
         outputs = evaluate.outputs(best, task, examples, "fp32")
-        inputs = [row[0] for row in rows] if task.columns == 1 else rows
-        np.testing.assert_array_equal(predictor.predict(task.files.short, inputs), task.predict(outputs))
+        inputs = [row[0] for row in rows] if task.num_texts == 1 else rows
+        np.testing.assert_array_equal(predictor.predict(task.files.flag_prefix, inputs), task.predict(outputs))
         if task.classes:
             np.testing.assert_array_equal(predictor.predict_proba(name, inputs), task.probabilities(outputs))
 
 
-def test_inputs_of_another_shape_are_refused(made: Callable[..., Path]) -> None:
+def test_inputs_of_other_shape_raise(made: Callable[..., Path]) -> None:
     predictor = predict.load(made(tasks="sst,sts"))
     cases = [("sst", "A film."), ("sst", []), ("sst", [("a", "b")]), ("sts", ["A film."]), ("sts", [("a",)])]
     for name, inputs in cases:
@@ -117,7 +113,7 @@ TABLES = [
 
 
 @pytest.mark.parametrize(("name", "content"), TABLES)
-def test_a_table_is_read_by_its_header_with_its_ids_and_without_its_labels(
+def test_table_is_read_by_header(
     name: str, content: str, made: Callable[..., Path], tmp_path: Path, capsys: Capture
 ) -> None:
     run, source = made(), tmp_path / "own"
@@ -136,7 +132,7 @@ def test_a_table_is_read_by_its_header_with_its_ids_and_without_its_labels(
     assert header[:2] == ["id", {"sst": "class", "para": "is_paraphrase", "sts": "similarity"}[name]]
 
 
-def test_lines_are_sentences_and_blank_ones_are_counted(
+def test_lines_are_sentences(
     made: Callable[..., Path], tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = made()
@@ -155,7 +151,7 @@ def test_lines_are_sentences_and_blank_ones_are_counted(
     ]
 
 
-def test_a_folder_that_is_no_finished_run_is_one_sentence(made: Callable[..., Path], tmp_path: Path) -> None:
+def test_unfinished_run_is_user_error(made: Callable[..., Path], tmp_path: Path) -> None:
     run = made(tasks="sst,sts")
 
     def message(folder: Path, task: str = "sst", file: str = "-") -> str:
@@ -175,65 +171,3 @@ def test_a_folder_that_is_no_finished_run_is_one_sentence(made: Callable[..., Pa
         assert words in message(run)
     (run / "scores.json").unlink()
     assert "let it finish first" in message(run)
-
-
-TEXTS = ["The cat sat.", "A sad dog!"]
-
-
-def test_the_answers_are_those_of_the_library(tiny: Path, tmp_path: Path) -> None:
-    run = finished_run(tmp_path / "run", tiny)
-    encoder, predictor = Encoder.load(run / "encoder"), predict.load(run)
-    classes, paraphrase, similarity, cosine = serve.answers(encoder, predictor, TEXTS)
-    assert list(classes.values()) == predictor.predict_proba("sst", [TEXTS[0]])[0].tolist()
-    assert list(paraphrase.values()) == predictor.predict_proba("para", [TEXTS])[0].tolist()
-    assert similarity == f"{predictor.predict('sts', [TEXTS])[0]:.2f}"
-    first, second = encoder.encode(list(TEXTS), normalize_embeddings=True)
-    assert float(cosine) == pytest.approx(float(first @ second), abs=1e-4)
-    assert serve.answers(encoder, predictor, TEXTS[:1])[1:] == ["needs two sentences"] * 3
-    assert serve.answers(encoder, None, TEXTS) == [cosine], "stage one has no heads"
-
-
-def test_a_missing_gradio_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "gradio", None)  # an import of it fails
-    with pytest.raises(UserError, match="Gradio is not installed; run `pip install gradio`"):
-        serve.build(tmp_path)
-
-
-def test_a_port_that_is_taken_or_none_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Page:
-        def launch(self, server_port: int, **_: Any) -> None:
-            with socket.socket() as other:
-                other.bind(("127.0.0.1", server_port))
-
-    monkeypatch.setattr(serve, "build", lambda run: Page())
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        for port in (taken.getsockname()[1], 99_999):
-            with pytest.raises(UserError, match=f"--port {port}: "):
-                serve.main(["run", "--port", str(port)])
-
-
-@pytest.fixture
-def gradio_loops() -> Iterator[None]:
-    """Collect the event loops that Gradio leaves open here, before a later test is blamed for them."""
-    yield
-    asyncio.set_event_loop(None)
-    gc.collect()
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("gradio_loops")
-@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-def test_the_page_answers_over_http(tiny: Path, tmp_path: Path) -> None:
-    pytest.importorskip("gradio")
-    from gradio_client import Client
-
-    page = serve.build(finished_run(tmp_path / "run", tiny))
-    _, address, shared = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True)
-    try:
-        client = Client(address, verbose=False, analytics_enabled=False)
-        sentiment, *_, cosine = client.predict(*TEXTS, fn_index=0)
-        assert shared is None and len(sentiment["confidences"]) == 5
-        assert cosine["label"] == serve.answers(Encoder.load(tmp_path / "run/encoder"), None, TEXTS)[0]
-    finally:
-        page.close()

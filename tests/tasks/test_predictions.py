@@ -61,7 +61,7 @@ def test_prediction_files_are_byte_exact(name: str, tiny: Path, tmp_path: Path) 
     assert path.name == {"sst": "sst", "quora": "para", "sts": "sts"}[name] + "-dev-output.csv"
 
 
-def test_a_model_that_has_diverged_has_no_predictions(examples_of: Callable) -> None:
+def test_diverged_model_has_no_predictions(examples_of: Callable) -> None:
     for task in (TASKS["quora"](), TASKS["sts"]()):
         with pytest.raises(UserError, match="not finite; a smaller --lr"):
             record.task_rows(task, examples_of([("x", "y")] * 3), np.array([0, np.nan, 1]))
@@ -101,7 +101,7 @@ CHANGES: list[tuple[str, Change, int, str]] = [
 ]
 
 
-def test_the_first_wrong_line_is_named(tmp_path: Path) -> None:
+def test_first_wrong_line_is_named(tmp_path: Path) -> None:
     folder = made(tmp_path / "p")
     assert [*predictions.check(folder, SAMPLE).values()] == [50] * 6
     for name, change, line, why in CHANGES:
@@ -115,7 +115,7 @@ def test_the_first_wrong_line_is_named(tmp_path: Path) -> None:
         path.write_bytes(good)
 
 
-def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_and_submit_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, data = made(tmp_path / "p"), str(SAMPLE)
     predictions.main(["check", str(folder), "--data", data])
     assert capsys.readouterr().out.count(": 50 rows, as expected\n") == 6

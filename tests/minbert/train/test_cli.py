@@ -1,8 +1,9 @@
-"""Guards: names of choices, exit codes, and what a start chooses and records.
+"""Guards: how a command ends: its exit code and one sentence; and the names and number formats that a start chooses.
 
 python -m pytest --import-mode=importlib tests/minbert/train/test_cli.py
 """
 
+import errno
 import os
 import subprocess
 import sys
@@ -13,9 +14,10 @@ import torch
 
 from minbert.errors import UserError, one_of
 from minbert.train import cli, start
+from minbert.train.run import RunFolder
 
 
-def test_an_unknown_name_is_taken_whatever_its_case_or_the_nearest_is_suggested() -> None:
+def test_names_ignore_case_or_suggest() -> None:
     known = ("STS-B", "SICK", "en", "EN")
     words = ["STS-B", "sts-b", " Sick", "EN", "en"]
     assert [one_of(word, known, "--sets") for word in words] == ["STS-B", "STS-B", "SICK", "EN", "en"]
@@ -23,9 +25,7 @@ def test_an_unknown_name_is_taken_whatever_its_case_or_the_nearest_is_suggested(
         one_of("sikc", known, "--sets")
 
 
-def test_where_bf16_is_not_to_be_had_another_number_format_is_chosen(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_number_format_without_fast_bf16(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for fast, asked, chosen in ((False, "auto", "fp16"), (True, "auto", "bf16"), (False, "fp32", "fp32")):
         monkeypatch.setattr("minbert.precision.supports_bf16", lambda device, fast=fast: fast)
         assert start.number_format(asked, torch.device("cuda")) == chosen
@@ -36,55 +36,55 @@ def test_where_bf16_is_not_to_be_had_another_number_format_is_chosen(
         assert ("by AMX crash" in capsys.readouterr().err) == crashes
 
 
-def test_a_script_restarts_itself_once_with_tcmalloc(monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[list[str]] = []
-    monkeypatch.setattr("ctypes.util.find_library", lambda name: f"lib{name}.so.4")
-    monkeypatch.setattr(os, "execv", lambda path, words: started.append([path, *words]))
-    monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(sys, "orig_argv", ["python", "-X", "dev", "train.py", "--lr", "1"])
-    monkeypatch.delenv("LD_PRELOAD", raising=False)
-    cli.under_tcmalloc()
-    assert started == [[sys.executable, sys.executable, "-X", "dev", "train.py", "--lr", "1"]]
-    assert os.environ["LD_PRELOAD"] == "libtcmalloc_minimal.so.4" and cli.allocator() == "tcmalloc"
-    cli.under_tcmalloc()
-    assert len(started) == 1
+ERRORS = [
+    (UserError("--lr: too small"), "error: --lr: too small\n"),
+    (OSError(errno.EACCES, "Permission denied", "runs/x"), "error: runs/x: Permission denied\n"),
+    (OSError(errno.ENOSPC, "No space left on device"), "error: a file of this run: No space left on device\n"),
+    (OSError(errno.EIO, "Input/output error"), "error: a file of this run: Input/output error\n"),
+    (OSError(errno.ESTALE, "Stale file handle"), "error: a file of this run: Stale file handle\n"),
+    (OSError(errno.EROFS, "Read-only file system"), "error: a file of this run: Read-only file system\n"),
+]
 
 
-def test_a_new_run_leaves_busy_cores_alone_and_a_resumed_one_keeps_its_threads(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("error", "sentence"), ERRORS)
+def test_error_is_one_sentence(error: Exception, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def main() -> None:
+        raise error
+
+    with pytest.raises(SystemExit) as stop:
+        cli.run(main)
+    assert stop.value.code == 2
+    assert capsys.readouterr().err == sentence
+
+
+@pytest.mark.parametrize("number", cli.SIGNALS)
+def test_signal_names_the_resuming_command(
+    number: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken: list[int] = []
-    monkeypatch.setattr(torch, "set_num_threads", taken.append)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(cli, "load_at_start", (100.0, 50.0))
-    for usual, cores, seconds, threads in (
-        (4, 4, 1.2, 4),
-        (4, 4, 1.5, 3),
-        (4, 4, 2.6, 3),
-        (4, 4, 9.0, 1),
-        (2, 4, 2.0, 2),  # two physical cores
-        (2, 4, 6.0, 1),
-    ):
-        monkeypatch.setattr(torch, "get_num_threads", lambda usual=usual: usual)
-        monkeypatch.setattr(os, "sched_getaffinity", lambda process, cores=cores: set(range(cores)))
-        monkeypatch.setattr(cli, "load_of_others", lambda seconds=seconds: (102.0, 50.0 + seconds))
-        start.set_threads(None)
-        assert taken.pop() == threads, seconds
-        assert (f"note: {threads} of {usual} threads, as other" in capsys.readouterr().err) == (threads < usual)
-    for earlier, threads in ((1, 1), (2, 2), (8, 2)):
-        start.set_threads(earlier)
-        assert taken.pop() == threads
-        assert ("as the resumed run had as many" in capsys.readouterr().err) == (threads < 2)
+    def main() -> None:
+        with RunFolder.open(tmp_path / "run", resume=False, identity={}):
+            os.kill(os.getpid(), number)
+            pytest.fail("the command goes on")
+
+    monkeypatch.setattr(sys, "argv", ["multitask_train.py", "--preset", "best"])
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    start.set_threads(1)
-    assert taken == [2]
+    monkeypatch.delenv("DATA_DIR", raising=False)
+    monkeypatch.delenv("NLTK_DATA", raising=False)
+    with pytest.raises(SystemExit) as stop:
+        cli.run(main)
+    assert stop.value.code == 128 + number
+    command = "OMP_NUM_THREADS=2 python multitask_train.py --preset best --resume"
+    assert capsys.readouterr().err == f"stopped; resume with: {command}\n"
 
 
-@pytest.mark.skipif(not Path("/proc/stat").is_file(), reason="the load of other programs is known on Linux only")
-def test_the_load_of_others_is_their_processor_time() -> None:
-    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
-        begun, before = now, load = cli.load_of_others()
-        while load < before + 0.3 and now < begun + 20:
-            now, load = cli.load_of_others()
-        busy.kill()
-    assert load >= before + 0.3
+def test_closed_pipe_ends_quietly() -> None:
+    """A reader that leaves early, as `head` does, is no error, whether lines are printed by `say` or not."""
+    code = "from minbert.train import cli; cli.run(lambda: [cli.say('a') or print('b') for _ in range(99_999)])"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == "a\n"
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 0

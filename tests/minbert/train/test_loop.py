@@ -1,9 +1,11 @@
-"""Guards: the loop on a toy objective: steps, evaluations, checkpoints, early stop, what is not finite, what is left.
+"""Guards: the loop on a toy: steps, evaluations, checkpoints, early stopping, signals, infinite numbers, what is left.
 
 python -m pytest --import-mode=importlib tests/minbert/train/test_loop.py
 """
 
 import math
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from minbert import AdamW, UserError
-from minbert.train import checkpoint, distributed, progress
+from minbert.train import checkpoint, cli, distributed, progress
 from minbert.train.run import RunFolder
 
 STEPS = 4  # of an epoch
@@ -40,7 +42,7 @@ def by_hand(
     return found
 
 
-def test_the_loop_is_the_plain_loop(toy: Any, run: RunFolder) -> None:
+def test_loop_equals_plain_loop(toy: Any, run: RunFolder) -> None:
     objective = toy.Objective()
     _, state, seen = toy.fit(run, objective=objective)
     assert state.step == 12 and state.finished
@@ -59,7 +61,7 @@ def overflow(model: nn.Module, _: Any) -> None:
     model.weight.grad.fill_(math.inf)
 
 
-def test_a_step_with_an_overflow_in_fp16_is_skipped_and_logged(toy: Any, run: RunFolder) -> None:
+def test_fp16_overflow_is_skipped(toy: Any, run: RunFolder) -> None:
     """The loss scale is a power of two, so that all other steps are bit-equal to those without it."""
     objective = toy.Objective(after={3: overflow})
     model, state, _ = toy.fit(run, objective=objective, precision="fp16", log_every=1)
@@ -71,7 +73,7 @@ def test_a_step_with_an_overflow_in_fp16_is_skipped_and_logged(toy: Any, run: Ru
     assert state.loss_scale["scale"] == 32768.0 and state.step == 12
 
 
-def test_a_resumed_run_in_fp16_goes_on_with_its_loss_scale(toy: Any, run: RunFolder, tmp_path: Path) -> None:
+def test_resumed_run_keeps_loss_scale(toy: Any, run: RunFolder, tmp_path: Path) -> None:
     whole, state, _ = toy.fit(run, objective=toy.Objective(after={3: overflow}), precision="fp16")
 
     def stop(*_: Any) -> None:
@@ -84,12 +86,12 @@ def test_a_resumed_run_in_fp16_goes_on_with_its_loss_scale(toy: Any, run: RunFol
     assert torch.equal(again.weight, whole.weight) and resumed.loss_scale == state.loss_scale
 
 
-def test_an_overflow_at_every_scale_is_an_error(toy: Any, run: RunFolder) -> None:
+def test_overflow_at_every_scale_fails(toy: Any, run: RunFolder) -> None:
     with pytest.raises(UserError, match="gradient norm of toy is"):
         toy.fit(run, objective=toy.Objective(after=dict.fromkeys(range(40), overflow)), precision="fp16", epochs=10)
 
 
-def test_the_learning_rate_follows_its_schedule(toy: Any, run: RunFolder) -> None:
+def test_learning_rate_follows_schedule(toy: Any, run: RunFolder) -> None:
     *_, seen = toy.fit(run, lr_schedule="linear", warmup=0.25)
     rates = [0.1 * (step + 1) / 3 if step < 3 else 0.1 * (1 - (step - 3) / 9) for step in range(12)]
     torch.testing.assert_close(seen[-1], by_hand(toy, rates.__getitem__)[-1])
@@ -97,7 +99,7 @@ def test_the_learning_rate_follows_its_schedule(toy: Any, run: RunFolder) -> Non
     assert logged == pytest.approx([rates[3], rates[7], rates[11]])
 
 
-def test_the_last_steps_weights_are_left_where_they_are_to_be_kept(toy: Any, run: RunFolder) -> None:
+def test_keep_last_leaves_last_weights(toy: Any, run: RunFolder) -> None:
     model, state, seen = toy.fit(run, scores=[0.3, 0.9, 0.5], keep="last", save_every=3)
     assert (state.best, state.best_step, state.kept_step, state.kept_score) == (0.9, 8, 12, 0.5)
     assert torch.equal(model.weight, seen[2])
@@ -107,9 +109,7 @@ def test_the_last_steps_weights_are_left_where_they_are_to_be_kept(toy: Any, run
 
 
 @pytest.mark.parametrize("baseline", [0.9, 1.0])
-def test_weights_from_before_training_are_kept_where_no_evaluation_is_better(
-    toy: Any, run: RunFolder, baseline: float
-) -> None:
+def test_initial_weights_kept_without_gain(toy: Any, run: RunFolder, baseline: float) -> None:
     model, state, _ = toy.fit(run, scores=[0.3, 0.9, 0.5], baseline=baseline, save_every=3)
     assert (state.best, state.best_step, state.kept_step, state.kept_score) == (baseline, 0, 0, baseline)
     assert torch.equal(model.weight, toy.model().weight)
@@ -119,11 +119,11 @@ def test_weights_from_before_training_are_kept_where_no_evaluation_is_better(
     assert torch.equal(again.weight, model.weight) and resumed == state
 
 
-def test_a_run_stopped_before_any_gain_goes_on_with_the_weights_from_before_training(toy: Any, run: RunFolder) -> None:
+def test_resumed_run_keeps_initial_weights(toy: Any, run: RunFolder) -> None:
     with pytest.raises(UserError, match="step 6"):
         toy.fit(run, scores=[0.1], baseline=0.5, objective=toy.Objective(scalars={5: {"loss": math.nan}}), save_every=3)
     assert checkpoint.steps(run.checkpoints) == [0, 4]
-    model, state, _ = toy.fit(run, scores=[0.2, 0.3], baseline=0.5, resume=True)
+    model, state, _ = toy.fit(run, scores=[0.1, 0.2, 0.3], baseline=0.5, resume=True)
     assert (state.step, state.kept_step) == (12, 0) and torch.equal(model.weight, toy.model().weight)
 
 
@@ -139,14 +139,14 @@ def test_patience_stops_early(toy: Any, run: RunFolder, scores: list[float], bas
     assert not again.asked and torch.equal(resumed.weight, model.weight)
 
 
-def test_the_first_ranks_scores_are_those_of_all(toy: Any, run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_ranks_scores_decide(toy: Any, run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distributed, "broadcast", lambda own: torch.full_like(own, 0.4))
     _, state, _ = toy.fit(run, scores=[0.3, None, 0.9], baseline=0.1)
     assert (state.best, state.best_step, state.score) == (0.4, 0, 0.4)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, None])
-def test_an_undefined_score_is_never_the_best_and_never_in_json(
+def test_undefined_score_is_never_best(
     toy: Any, run: RunFolder, bad: float | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, state, _ = toy.fit(run, scores=[bad, 0.1, bad])
@@ -159,7 +159,7 @@ def test_an_undefined_score_is_never_the_best_and_never_in_json(
     assert torch.equal(never.weight, by_hand(toy)[-1])
 
 
-def test_evaluations_come_when_asked_for_and_at_the_very_end(toy: Any, run: RunFolder) -> None:
+def test_evaluation_interval_and_last_step(toy: Any, run: RunFolder) -> None:
     *_, seen = toy.fit(run, evaluate_every=5)
     assert [row["step"] for row in run.metrics() if row["kind"] == "evaluation"] == [5, 10, 12]
     assert len(seen) == 3
@@ -167,9 +167,7 @@ def test_evaluations_come_when_asked_for_and_at_the_very_end(toy: Any, run: RunF
 
 @pytest.mark.parametrize("keep", ["best", "last"])
 @pytest.mark.parametrize(("part", "steps"), [(0.0, 1), (0.05, 1), (0.5, 6), (1.0, 12)])
-def test_the_last_evaluation_is_that_of_the_mean_weights(
-    toy: Any, run: RunFolder, part: float, steps: int, keep: str
-) -> None:
+def test_last_evaluation_of_mean_weights(toy: Any, run: RunFolder, part: float, steps: int, keep: str) -> None:
     model, state, seen = toy.fit(run, average=part, keep=keep)
     plain = by_hand(toy)
     torch.testing.assert_close(seen[:-1], plain[3:-1:4], rtol=0, atol=0)
@@ -180,7 +178,7 @@ def test_the_last_evaluation_is_that_of_the_mean_weights(
 
 
 @pytest.mark.parametrize("evaluate_every", [0, 100])
-def test_rows_hold_the_means_since_the_last_row_and_are_printed(
+def test_rows_hold_means_since_last(
     toy: Any, run: RunFolder, evaluate_every: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     toy.fit(run, log_every=3, evaluate_every=evaluate_every)
@@ -212,7 +210,7 @@ def spoil_moment(model: nn.Linear, optimizer: AdamW) -> None:
 
 @pytest.mark.parametrize("spoil", [None, spoil_gradient, spoil_parameter, spoil_moment])
 @pytest.mark.parametrize(("step", "every"), [(2, {"save_every": 1}), (5, {"save_every": 3}), (11, {"log_every": 1})])
-def test_what_is_not_finite_is_never_saved(
+def test_no_checkpoint_is_infinite(
     toy: Any, run: RunFolder, step: int, spoil: Callable[..., None] | None, every: dict[str, int]
 ) -> None:
     """The error names the step and the task: that of the fault, or of the checkpoint that would have held it."""
@@ -228,7 +226,7 @@ def test_what_is_not_finite_is_never_saved(
         assert checkpoint.not_finite(model, optimizer) is None
 
 
-def test_a_finished_run_keeps_one_model_and_no_optimizer(toy: Any, run: RunFolder) -> None:
+def test_finished_run_keeps_one_model(toy: Any, run: RunFolder) -> None:
     model, state, _ = toy.fit(run, scores=[0.3, 0.9, 0.5])
     files = {str(path.relative_to(run.checkpoints)) for path in run.checkpoints.glob("*/*.*")}
     assert files == {"step-00000008/state.json", "step-00000008/model.safetensors", "step-00000012/state.json"}
@@ -237,10 +235,10 @@ def test_a_finished_run_keeps_one_model_and_no_optimizer(toy: Any, run: RunFolde
     assert not asked.asked and resumed == state and torch.equal(again.weight, model.weight)
 
 
-def test_evaluations_are_lines_above_a_bar(
+def test_evaluations_are_lines_above_bar(
     toy: Any, run: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(progress, "_redraws", lambda stream: True)
+    monkeypatch.setattr(progress, "_can_redraw", lambda stream: True)
     toy.fit(run, scores=[0.25, 0.75, 0.5])
     printed = capsys.readouterr().out.replace("\r", "\n").splitlines()
     bests = ["best so far" in line for line in printed if "evaluation: toy 0.500" in line]
@@ -249,10 +247,91 @@ def test_evaluations_are_lines_above_a_bar(
     assert not any("lr " in line for line in printed), "no lines beside the bar"
 
 
-def test_lines_in_place_of_a_bar_leave_standard_output_to_results(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1]
+
+
+def send(*numbers: int) -> Callable[..., None]:
+    """A function that sends signals to this process."""
+
+    def kill(*_: Any) -> None:
+        for number in numbers:
+            os.kill(os.getpid(), number)
+
+    return kill
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_signal_stops_after_its_step(toy: Any, run: RunFolder, number: int) -> None:
+    whole, *_ = toy.fit(toy.begin(run.path.parent / "whole"))
+    objective = toy.Objective(after={5: send(number, number)})  # clusters send it twice
+    with pytest.raises(SystemExit) as stop:
+        cli.run(lambda: toy.fit(run, objective=objective))
+    assert stop.value.code == 128 + number
+    assert checkpoint.steps(run.checkpoints) == [4, 6]
+    resumed, *_ = toy.fit(run, resume=True)
+    assert torch.equal(resumed.weight, whole.weight)
+
+
+def test_second_signal_ends_at_once(toy: Any, run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "_ONE_NOTICE", -1.0)
+    objective = toy.Objective(after={5: send(signal.SIGTERM, signal.SIGUSR1)})
+    with pytest.raises(SystemExit) as stop:
+        toy.fit(run, objective=objective)
+    assert stop.value.code == 128 + signal.SIGUSR1
+    assert len(objective.asked) == 6
+    assert checkpoint.steps(run.checkpoints) == [4]
+
+
+def test_ignored_signal_stays_ignored(toy: Any, run: RunFolder) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        _, state, _ = toy.fit(run, objective=toy.Objective(after={5: send(signal.SIGHUP)}))
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert state.finished
+
+
+def in_destructor() -> float:
+    """A signal whose exception Python drops, as it is raised inside a destructor."""
+
+    class Dying:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    Dying()
+    return 0.3
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("evaluation", [send(signal.SIGTERM), in_destructor])
+def test_stopped_evaluation_is_done_again(
+    toy: Any, run: RunFolder, evaluation: Callable[..., Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(progress, "_SILENCE", 0.0)
-    assert list(progress.bar([3, 1, 2], "predicting")) == [3, 1, 2]
-    printed = capsys.readouterr()
-    assert not printed.out and printed.err == "predicting: 0 of 3\npredicting: 1 of 3\npredicting: 2 of 3\n"
+    whole_run = toy.begin(run.path.parent / "whole")
+    whole, state, _ = toy.fit(whole_run, scores=[0.1, 0.3, 0.2])
+    with pytest.raises(SystemExit) as stop:
+        cli.run(lambda: toy.fit(run, scores=[0.1, evaluation]))
+    assert stop.value.code == 128 + signal.SIGTERM
+    assert "stopped after step 8 of 12, before its evaluation" in capsys.readouterr().err
+    assert checkpoint.steps(run.checkpoints) == [4, 8]
+    resumed, later, _ = toy.fit(run, resume=True, scores=[0.3, 0.2])
+    assert torch.equal(resumed.weight, whole.weight)
+    assert later == state
+    steps = [[(row["kind"], row["step"]) for row in each.metrics()] for each in (run, whole_run)]
+    assert steps[0] == steps[1]
+
+
+def test_kill_after_evaluation_repeats_it(toy: Any, run: RunFolder) -> None:
+    """The row of the evaluation at step 8 is logged, its result is in no checkpoint."""
+    whole, state, _ = toy.fit(toy.begin(run.path.parent / "whole"), scores=[0.1, 0.3, 0.2])
+
+    def die(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        toy.fit(run, scores=[0.1, 0.3], objective=toy.Objective(after={9: die}))
+    assert [row["step"] for row in run.metrics() if row["kind"] == "evaluation"] == [4, 8]
+    resumed, later, _ = toy.fit(run, resume=True, scores=[0.3, 0.2])
+    assert torch.equal(resumed.weight, whole.weight)
+    assert later == state
+    assert [row["step"] for row in run.metrics() if row["kind"] == "evaluation"] == [4, 8, 12]

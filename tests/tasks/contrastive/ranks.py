@@ -78,7 +78,7 @@ def write(folder: str, rows: int, out: Path) -> None:
         lines = [Row(str(i), texts, float(i % 3)) for i, texts in enumerate(zip(*sides[:columns], strict=True))]
         source = out.with_name(f"{out.name}-{columns}-{distributed.rank()}")
         source.write_text(str(columns))
-        cache = token_cache.load(source, lines, "rows", columns, tokenizer)
+        cache = token_cache.load(source, lines, "rows", tokenizer)
         examples = (Pair if columns == 2 else Examples)(cache, tokenizer.cls, tokenizer.sep, 32)
         model = ContrastiveModel(
             BertModel.from_pretrained(folder),

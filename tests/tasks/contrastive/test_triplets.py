@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minbert import UserError
-from minbert.token_cache import Row, Skipped
+from minbert.token_cache import Issue, Row
 from minbert.train.start import InitialEncoder
 from tasks.contrastive import triplets
 from tasks.contrastive.corpora import TrainingRows
@@ -43,14 +43,14 @@ def test_defective_pairs_are_listed() -> None:
         ("Rain falls.", "it pours.", C),
         ("Rain falls.", "It pours.", N),  # neutral is neither
     ]
-    made = from_pairs([iter([Skipped(99, "label: '-'")]), rows(pairs)], "zip", names=["a.txt", "b.txt"])
+    made = from_pairs([iter([Issue(99, "label: '-'")]), rows(pairs)], "zip", names=["a.txt", "b.txt"])
     assert texts(made) == [("Rain falls.", "It is wet.", "It is dry.")]
     assert made.skipped == [
-        Skipped(99, "a.txt: label: '-'"),
-        Skipped(1, "b.txt: the same text as its anchor"),
-        Skipped(5, "b.txt: the same text is entailment and contradiction of one premise"),
-        Skipped(6, "b.txt: the same text is entailment and contradiction of one premise"),
-        Skipped(3, "b.txt: a duplicate of an earlier line"),
+        Issue(99, "a.txt: label: '-'"),
+        Issue(1, "b.txt: the same text as its anchor"),
+        Issue(5, "b.txt: the same text is entailment and contradiction of one premise"),
+        Issue(6, "b.txt: the same text is entailment and contradiction of one premise"),
+        Issue(3, "b.txt: a duplicate of an earlier line"),
     ]
     assert made.triplets[0].id == "b.txt:2-b.txt:4"
     assert (made.counts["read"], made.counts["skipped"]) == (8, 1)

@@ -1,13 +1,12 @@
-"""A function that writes a small file, and one that returns what a reader says against it."""
+"""A function that writes a small file, and one that returns the error message of a reader."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from minbert import UserError
-from minbert.token_cache import Row, Skipped
 
 
 @pytest.fixture
@@ -23,11 +22,11 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def refusal(tmp_path: Path) -> Callable[..., str]:
-    """The one-line message of a reader that must refuse, with the folder taken off."""
+    """The one-line message of a reader that must raise `UserError`, without the folder."""
 
-    def run(read: Callable[..., Iterator[Row | Skipped]], *arguments: Any) -> str:
+    def run(read: Callable[..., Any], *arguments: Any) -> str:
         with pytest.raises(UserError) as caught:
-            list(read(*arguments))
+            read(*arguments)
         message = str(caught.value)
         assert "\n" not in message
         return message.replace(f"{tmp_path}/", "")

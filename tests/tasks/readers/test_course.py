@@ -13,69 +13,71 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from minbert import UserError
-from minbert.token_cache import Row, Skipped
+from minbert.token_cache import Issue, Row
 from tasks import readers
 
-SST, QUORA, STS = "\tid\tsentence\tsentiment\n", "\tid\tsentence1\tsentence2\tis_duplicate\n", ""
+SST = "\tid\tsentence\tsentiment\n"
+QUORA = "\tid\tsentence1\tsentence2\tis_duplicate\n"
 STS = "\tid\tsentence1\tsentence2\tsimilarity\n"
 KINDS = {"sst": ("single", 5), "quora": ("pair-class", 2), "sts": ("pair-score", None), "cfimdb": ("single", 2)}
 
 
-def course_rows(path: Path, name: str, split: str) -> list[Row | Skipped]:
+def course_rows(path: Path, name: str, split: str) -> readers.DataFile:
     kind, classes = KINDS[name]
-    return list(readers.open_as(path, kind, split, classes=classes).rows)
+    return readers.open_as(path, kind, split, classes=classes)
 
 
 @pytest.fixture
-def read(write: Callable[..., Path]) -> Callable[..., list[Row | Skipped]]:
+def read(write: Callable[..., Path]) -> Callable[..., readers.DataFile]:
     return lambda kind, content, split="train": course_rows(write(content), kind, split)
 
 
 @pytest.fixture
 def complaint(read: Callable, refusal: Callable[..., str]) -> Callable[..., str]:
-    """The message of a reader that must refuse, with the file's name taken off."""
-    return lambda *given: refusal(read, *given).removeprefix("file.csv")
+    """The message of a reader that must raise `UserError`, without the file's name."""
+    return lambda *arguments: refusal(read, *arguments).removeprefix("file.csv")
 
 
-def test_sst_has_a_nameless_column_and_a_leading_space(read: Callable) -> None:
-    assert read("sst", SST + "0\tA1B \t It 's A Film .\t3\n17\tc2\t no\t0.0\n") == [
+def test_sst_sentences_are_cleaned(read: Callable) -> None:
+    assert read("sst", SST + "0\tA1B \t It 's A Film .\t3\n17\tc2\t no\t0.0\n").rows == [
         Row("a1b", ("it 's a film .",), 3.0),
         Row("c2", ("no",), 0.0),
     ]
 
 
-def test_film_reviews_are_binary_and_keep_their_markup(read: Callable, complaint: Callable) -> None:
+def test_film_reviews_keep_their_markup(read: Callable, complaint: Callable) -> None:
     review = '0\tR1\t" A ""classic"" .<br /><br />Go <br /> See it ! "\t1\n'
-    assert read("cfimdb", SST + review) == [Row("r1", ('a "classic" .<br /><br />go <br /> see it !',), 1.0)]
+    assert read("cfimdb", SST + review).rows == [Row("r1", ('a "classic" .<br /><br />go <br /> see it !',), 1.0)]
     assert complaint("cfimdb", SST + "0\tr1\tdull\t2\n").startswith(":2: sentiment: '2'")
 
 
-def test_pairs_are_preprocessed_as_by_the_course() -> None:
+def test_pairs_are_cleaned() -> None:
     """CS 224N's preprocess_string, as handed out."""
     assert readers.clean_pair(" Who's  A.B,\tor C? ") == "who 's a .b , or c ?"
 
 
 def test_quora_train_skips_gaps_by_line(read: Callable) -> None:
     content = QUORA + "0\ta\tx\ty\t0.0\n1\tb\tx\ty\t\n2\tc\tx\t\t1.0\n3\td\t\ty\t\n4\te\tx\ty\t1.0\n"
-    assert read("quora", content) == [
-        Row("a", ("x", "y"), 0.0),
-        Skipped(3, "is_duplicate: empty"),
-        Skipped(4, "sentence2: empty"),
-        Skipped(5, "sentence1: empty"),
-        Row("e", ("x", "y"), 1.0),
+    data = read("quora", content)
+    assert data.rows == [Row("a", ("x", "y"), 0.0), Row("e", ("x", "y"), 1.0)]
+    assert data.skipped == [
+        Issue(3, "is_duplicate: empty"),
+        Issue(4, "sentence2: empty"),
+        Issue(5, "sentence1: empty"),
     ]
 
 
-def test_quora_dev_predicts_a_row_without_a_label_and_skips_one_without_a_sentence(read: Callable) -> None:
-    kept, skipped, last = read("quora", QUORA + "1\tb\tx\ty\t\n2\tc\tx\t\t\n4\te\tx\ty\t1.0\n", "dev")
+def test_quora_dev_keeps_unlabelled_rows(read: Callable) -> None:
+    data = read("quora", QUORA + "1\tb\tx\ty\t\n2\tc\tx\t\t\n4\te\tx\ty\t1.0\n", "dev")
+    kept, last = data.rows
     assert (kept.id, kept.texts, kept.line) == ("b", ("x", "y"), 2) and math.isnan(kept.label)
     assert "is_duplicate" in kept.note and "not scored" in kept.note
-    assert skipped == Skipped(3, "sentence2: empty")
+    assert data.skipped == [Issue(3, "sentence2: empty")]
     assert last == Row("e", ("x", "y"), 1.0)
 
 
 def test_quora_test_keeps_every_id(read: Callable) -> None:
-    rows = read("quora", "\tid\tsentence1\tsentence2\n1\tB\tx\t\n2\tc\t\t\n", "test")
+    rows = read("quora", "\tid\tsentence1\tsentence2\n1\tB\tx\t\n2\tc\t\t\n", "test").rows
     assert [(row.id, row.texts) for row in rows] == [("b", ("x", "")), ("c", ("", ""))]
 
 
@@ -100,7 +102,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_bad_file_is_refused_with_its_place(complaint: Callable, case: str) -> None:
+def test_an_error_names_line_and_column(complaint: Callable, case: str) -> None:
     kind, content, split, words = BAD[case]
     message = complaint(kind, content, split)
     assert message.startswith(words[0]), message
@@ -123,22 +125,21 @@ def test_read_is_kept_plus_skipped(tmp_path: Path, rows: list[tuple[str, str, st
         writer = csv.writer(file, delimiter="\t")
         writer.writerow(["", "id", "sentence1", "sentence2", "is_duplicate"])
         writer.writerows([number, f"id{number}", *row] for number, row in enumerate(rows))
-    found = course_rows(path, "quora", split)
-    assert len(found) == len(rows)
-    kept = [row for row in found if isinstance(row, Row)]
+    data = course_rows(path, "quora", split)
+    assert len(data.rows) + len(data.skipped) == len(rows)
     usable = [
         number
         for number, (first, second, label) in enumerate(rows)
         if split == "test" or (first.split() and second.split() and (split == "dev" or label.strip()))
     ]
-    assert [row.id for row in kept] == [f"id{number}" for number in usable]
-    assert [row.texts for row in kept] == [tuple(readers.clean_pair(text) for text in rows[i][:2]) for i in usable]
+    assert [row.id for row in data.rows] == [f"id{number}" for number in usable]
+    assert [row.texts for row in data.rows] == [tuple(readers.clean_pair(text) for text in rows[i][:2]) for i in usable]
 
 
-def test_find_looks_in_the_sub_folder_first_and_says_what_is_missing(tmp_path: Path) -> None:
+def test_find_file_prefers_the_sub_folder(tmp_path: Path) -> None:
     (tmp_path / "course").mkdir()
-    told = r"course holds a\.csv or sts-dev\.csv; python data/get_data\.py course .*\$DATA_DIR \(--data data/sample"
-    with pytest.raises(UserError, match=told):
+    message = r"course holds a\.csv or sts-dev\.csv; python data/get_data\.py course .*\$DATA_DIR \(--data data/sample"
+    with pytest.raises(UserError, match=message):
         readers.find_file(tmp_path, "course", ["a.csv", "sts-dev.csv"])
     (tmp_path / "a.csv").write_text("x")
     assert readers.find_file(tmp_path, "course", ["a.csv"]) == tmp_path / "a.csv"

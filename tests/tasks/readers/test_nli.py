@@ -4,15 +4,15 @@ python -m pytest --import-mode=importlib tests/tasks/readers/test_nli.py
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from minbert.token_cache import Row, Skipped
-from tasks.readers import open_as
+from minbert.token_cache import Issue, Row
+from tasks.readers import DataFile, open_as
 
-# What each form below says; the third pair has no gold label.
+# What each form below holds; the third pair has no gold label.
 PAIRS = [
     ("A man naps.", '"Hush," he sleeps.', "entailment"),
     ("A man naps.", "He dreams of the sea.", "neutral"),
@@ -28,8 +28,8 @@ SNLI_HEAD = [
 MNLI_HEAD = [*SNLI_HEAD[:7], "promptID", "pairID", "genre", *SNLI_HEAD[9:]]
 
 
-def pairs(path: Path) -> Iterator[Row | Skipped]:
-    return open_as(path, "nli").rows
+def pairs(path: Path) -> DataFile:
+    return open_as(path, "nli")
 
 
 def tsv(head: list[str], *records: list[str]) -> str:
@@ -57,21 +57,23 @@ FORMS = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_every_form_says_the_same(write: Callable, name: str) -> None:
+def test_every_form_gives_the_same_rows(write: Callable, name: str) -> None:
     first = 1 if name.endswith("jsonl") else 2
-    assert list(pairs(write(FORMS[name], name))) == [
-        Skipped(line, "no gold label") if gold == "-" else Row(str(line), (a, b), LABELS[gold])
-        for line, (a, b, gold) in enumerate(PAIRS, first)
+    data = pairs(write(FORMS[name], name))
+    expected = [
+        Row(str(line), (a, b), LABELS[gold]) for line, (a, b, gold) in enumerate(PAIRS, first) if gold in LABELS
     ]
+    assert data.rows == expected
+    assert data.skipped == [Issue(first + 2, "no gold label")]
 
 
 def test_gaps_and_bad_labels(write: Callable, refusal: Callable) -> None:
     head = "premise\thypothesis\tlabel\n"
     path = write(head + "a\tb\t-\n\tb\tneutral\na\t \tneutral\n")
-    assert list(pairs(path)) == [
-        Skipped(2, "no gold label"),
-        Skipped(3, "premise: empty"),
-        Skipped(4, "hypothesis: empty"),
+    assert pairs(path).skipped == [
+        Issue(2, "no gold label"),
+        Issue(3, "premise: empty"),
+        Issue(4, "hypothesis: empty"),
     ]
     assert refusal(pairs, write(head + "a\tb\tmaybe\n")) == (
         "file.csv:2: label: 'maybe' is not one of entailment, neutral, contradiction"

@@ -6,15 +6,14 @@ DATA_DIR=... python -m pytest --import-mode=importlib tests/tasks/readers/test_r
 import csv
 import math
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from minbert.token_cache import Row, Skipped
+from minbert.token_cache import Row
 from tasks import readers
-from tasks.readers import open_as, senteval
-from tasks.readers.layouts import NLI_CLASSES
+from tasks.readers import DataFile, open_as, senteval
+from tasks.readers.labels import NLI_CLASSES
 from tests.conftest import unquoted
 
 pytestmark = pytest.mark.realdata
@@ -33,10 +32,9 @@ REAL = [
 ]
 
 
-def kept(rows: Iterable[Row | Skipped]) -> list[Row]:
-    found = [row for row in rows if isinstance(row, Row)]
-    assert len({row.id for row in found}) == len(found)
-    return found
+def kept(data: DataFile) -> list[Row]:
+    assert len({row.id for row in data.rows}) == len(data.rows)
+    return data.rows
 
 
 def line_feeds(path: Path) -> int:
@@ -48,15 +46,15 @@ def line_feeds(path: Path) -> int:
 def test_the_course(real_data: Path, kind: str, name: str, split: str, count: int, skipped: int, labelled: int) -> None:
     path = readers.find_file(real_data, "course", [name])
     of, classes = COURSE[kind]
-    rows = list(open_as(path, of, split, classes=classes).rows)
-    found = kept(rows)
-    assert (len(found), len(rows) - len(found)) == (count, skipped)
+    data = open_as(path, of, split, classes=classes)
+    found = kept(data)
+    assert (len(found), len(data.skipped)) == (count, skipped)
     assert sum(not math.isnan(row.label) for row in found) == labelled
     with path.open(encoding="utf-8", newline="") as file:
         table = list(csv.DictReader(file, delimiter="\t"))
     texts = [name for name in ("sentence", "sentence1", "sentence2") if name in table[0]]
     clean = readers.clean_sentence if texts == ["sentence"] else readers.clean_pair
-    assert len(table) == len(rows)
+    assert len(table) == len(found) + len(data.skipped)
     expected = {row["id"].strip().lower(): tuple(clean(row[text]) for text in texts) for row in table}
     assert all(expected[row.id] == row.texts for row in found)
 
@@ -65,10 +63,10 @@ def test_nli(real_data: Path) -> None:
     path = readers.find_file(real_data, "nli", ["nli_for_simcse.csv", "nli-triplets.csv"])
     with path.open(encoding="utf-8", newline="") as file:
         expected = [tuple(cell.strip() for cell in row) for row in csv.reader(file)][1:]
-    assert [row.texts for row in kept(open_as(path, "triplet").rows)] == expected and len(expected) == 10_983
+    assert [row.texts for row in kept(open_as(path, "triplet"))] == expected and len(expected) == 10_983
     path = real_data / "nli" / "nli-pairs.tsv"
     cells = [line.split("\t") for line in path.read_text(encoding="utf-8").removesuffix("\n").split("\n")][1:]
-    found = kept(open_as(path, "nli").rows)
+    found = kept(open_as(path, "nli"))
     assert [(*row.texts, NLI_CLASSES[int(row.label)]) for row in found] == [
         (unquoted(a).strip(), unquoted(b).strip(), label) for a, b, label, _ in cells
     ]
@@ -78,21 +76,20 @@ def test_nli(real_data: Path) -> None:
 @pytest.mark.parametrize(("name", "pairs"), list(zip(senteval.STS, (3108, 1500, 3750, 3000, 1186), strict=True)))
 def test_sts(real_data: Path, name: str, pairs: int) -> None:
     total = 0
-    for subset, rows in senteval.scored(real_data / "senteval", name).items():
+    for subset, data in senteval.scored(real_data / "senteval", name).items():
         gold = real_data / f"senteval/downstream/{senteval.STS[name][0]}/STS.gs.{subset}.txt"
         scores = gold.read_text().removesuffix("\n").split("\n")
-        read = list(rows)
-        assert len(read) == len(scores)
-        assert [row.label for row in kept(read)] == [float(score) for score in scores if score.strip()]
-        total += len(kept(read))
+        assert len(data.rows) + len(data.skipped) == len(scores)
+        assert [row.label for row in kept(data)] == [float(score) for score in scores if score.strip()]
+        total += len(data.rows)
     assert total == pairs
 
 
 @pytest.mark.parametrize(("name", "counts"), [("STS-B", (5749, 1500, 1379)), ("SICK", (4500, 500, 4927))])
 def test_scored_pairs_with_splits(real_data: Path, name: str, counts: tuple[int, ...]) -> None:
     for split, count in zip(("train", "dev", "test"), counts, strict=True):
-        (rows,) = senteval.scored(real_data / "senteval" / "downstream", name, split).values()
-        assert len(kept(rows)) == count
+        (data,) = senteval.scored(real_data / "senteval" / "downstream", name, split).values()
+        assert len(kept(data)) == count
 
 
 # Sizes as SentEval's paper and readme give them.
@@ -111,8 +108,8 @@ SIZES = {
 @pytest.mark.parametrize("name", SIZES)
 def test_classification(real_data: Path, name: str) -> None:
     (_, splits), total, pairs = senteval.CLASSIFICATION[name], 0, name in ("MRPC", "SICK-E")
-    for split, rows in senteval.classification(real_data / "senteval", name).items():
-        found = kept(rows)
+    for split, data in senteval.classification(real_data / "senteval", name).items():
+        found = kept(data)
         files = [real_data / "senteval" / "downstream" / one for one in splits[split]]
         assert len(found) == sum(map(line_feeds, files)) - pairs  # the files of pairs have a header
         assert {row.label for row in found} == set(range({"TREC": 6, "SICK-E": 3}.get(name, 2)))
@@ -144,7 +141,7 @@ CHINESE = {
 def test_chinese(real_data: Path, name: str) -> None:
     count, header = CHINESE[name]
     path = real_data / "zh" / name
-    found = kept(open_as(path, "pair-score").rows)
+    found = kept(open_as(path, "pair-score"))
     assert len(found) == count == line_feeds(path) - header
     last = [
         line.rstrip("\r").rsplit(",\t"["," not in line.split("\t")[0] or "\t" in line], 1)[-1].rsplit("|", 1)[-1]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from minbert import UserError
-from minbert.token_cache import Row, Skipped
+from minbert.token_cache import Issue, Row
 from tasks.readers import senteval
 
 BENCH = "main-news\theadlines\t2014\t0007\t{}\t{}\t{}"
@@ -54,7 +54,7 @@ def layout(write: Callable, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_folder_may_be_named_itself_or_by_its_parents(layout: Path) -> None:
+def test_root_is_found_from_its_parents(layout: Path) -> None:
     assert senteval.root(layout) == senteval.root(layout / "downstream") == layout / "downstream"
     (layout / "data").mkdir()
     with pytest.raises(UserError, match=r"no SentEval data there.*python data/get_data\.py senteval "):
@@ -64,15 +64,12 @@ def test_the_folder_may_be_named_itself_or_by_its_parents(layout: Path) -> None:
     assert senteval.root(layout) == layout / "senteval" / "downstream"
 
 
-def test_sts_pairs_the_sentences_with_the_gold_scores(layout: Path) -> None:
-    found = {subset: list(rows) for subset, rows in senteval.scored(layout, "STS13").items()}
+def test_sts_pairs_have_gold_scores(layout: Path) -> None:
+    found = senteval.scored(layout, "STS13")
     assert list(found) == ["FNWN", "headlines", "OnWN"], "SMT is not among them"
-    assert found["FNWN"] == [
-        Row("1", ('He said " no .', "She said no ."), 2.5),
-        Skipped(2, "no gold score"),
-        Row("3", ("C", "D"), 0.0),
-    ]
-    assert found["headlines"] == [Row("1", ("One", "Two"), 5.0)]
+    assert found["FNWN"].rows == [Row("1", ('He said " no .', "She said no ."), 2.5), Row("3", ("C", "D"), 0.0)]
+    assert found["FNWN"].skipped == [Issue(2, "no gold score")]
+    assert found["headlines"].rows == [Row("1", ("One", "Two"), 5.0)]
 
 
 @pytest.mark.parametrize(
@@ -83,50 +80,51 @@ def test_sts_pairs_the_sentences_with_the_gold_scores(layout: Path) -> None:
         ("1\n5.5\n3\n", "STS.gs.FNWN.txt:2: score: '5.5' is not between 0 and 5"),
     ],
 )
-def test_gold_files_that_do_not_fit(layout: Path, refusal: Callable, gold: str, words: str) -> None:
+def test_mismatched_gold_files_are_errors(layout: Path, refusal: Callable, gold: str, words: str) -> None:
     (layout / "downstream/STS/STS13-en-test/STS.gs.FNWN.txt").write_text(gold)
-    message = refusal(lambda: senteval.scored(layout, "STS13")["FNWN"])
+    message = refusal(lambda: senteval.scored(layout, "STS13"))
     assert message.removeprefix("downstream/STS/STS13-en-test/") == words
 
 
 def test_sts_b_in_both_copies(layout: Path) -> None:
-    (first,) = senteval.scored(layout, "STS-B")["STS-B"]
+    (first,) = senteval.scored(layout, "STS-B")["STS-B"].rows
     assert first == Row("1", ('a " b', "c"), 3.2), "the tokenised copy comes first, as in SentEval"
-    (dev,) = senteval.scored(layout, "STS-B", "dev")["STS-B"]
+    (dev,) = senteval.scored(layout, "STS-B", "dev")["STS-B"].rows
     assert dev == Row("1", ("E", "F"), 0.0)
     (layout / "downstream/STS/STSBenchmark/sts-test.csv").unlink()
-    raw = list(senteval.scored(layout, "STS-B")["STS-B"])
+    raw = senteval.scored(layout, "STS-B")["STS-B"].rows
     assert raw == [Row("1", ("A", "B"), 4.0), Row("2", ("C", "D"), 1.0)], "the source behind a row is left out"
     with pytest.raises(UserError, match=r"STSBenchmark/sts-train\.csv: no such file"):
         senteval.scored(layout, "STS-B", "train")
 
 
 def test_sick_has_scores_and_classes(layout: Path) -> None:
-    assert list(senteval.scored(layout, "SICK")["SICK"]) == [Row("6", ("A", "B"), 5.0)]
-    found = {split: [row.label for row in rows] for split, rows in senteval.classification(layout, "SICK-E").items()}
-    assert found == {"train": [2.0], "dev": [1.0], "test": [0.0]}
+    assert senteval.scored(layout, "SICK")["SICK"].rows == [Row("6", ("A", "B"), 5.0)]
+    sets = senteval.classification(layout, "SICK-E")
+    labels = {split: [row.label for row in data.rows] for split, data in sets.items()}
+    assert labels == {"train": [2.0], "dev": [1.0], "test": [0.0]}
 
 
 def test_sets_of_two_files(layout: Path) -> None:
-    first, second, blank = senteval.classification(layout, "MR")["all"]
+    first, second, blank = senteval.classification(layout, "MR")["all"].rows
     assert (first, second) == (Row("pos-1", ("a café of wit .",), 1.0), Row("neg-1", ("dull\x85 and long",), 0.0))
     assert (blank.texts, blank.label, blank.line) == ((".",), 0.0, 2) and "blank line" in blank.note
-    assert [row.label for row in senteval.classification(layout, "SUBJ")["all"]] == [1.0, 0.0], "objective is 1"
+    assert [row.label for row in senteval.classification(layout, "SUBJ")["all"].rows] == [1.0, 0.0], "objective is 1"
 
 
 def test_sets_with_splits(layout: Path) -> None:
     sst = senteval.classification(layout, "SST2")
-    assert list(sst["train"]) == [Row("1", ('so " good',), 1.0), Row("2", ("bad",), 0.0)]
-    assert [row.label for split in ("dev", "test") for row in sst[split]] == [1.0, 0.0]
+    assert sst["train"].rows == [Row("1", ('so " good',), 1.0), Row("2", ("bad",), 0.0)]
+    assert [row.label for split in ("dev", "test") for row in sst[split].rows] == [1.0, 0.0]
     trec = senteval.classification(layout, "TREC")
-    assert list(trec["train"]) == [Row("1", ("How ?",), 1.0), Row("2", ("How many éclairs : two ?",), 5.0)]
-    assert [row.label for row in trec["test"]] == [0.0]
+    assert trec["train"].rows == [Row("1", ("How ?",), 1.0), Row("2", ("How many éclairs : two ?",), 5.0)]
+    assert [row.label for row in trec["test"].rows] == [0.0]
     mrpc = senteval.classification(layout, "MRPC")
-    assert list(mrpc["train"]) == [Row("2", ('" A , he', "A"), 1.0)]
-    assert [row.label for row in mrpc["test"]] == [0.0]
+    assert mrpc["train"].rows == [Row("2", ('" A , he', "A"), 1.0)]
+    assert [row.label for row in mrpc["test"].rows] == [0.0]
 
 
-def test_what_is_not_there(layout: Path, refusal: Callable) -> None:
+def test_a_question_needs_its_type(layout: Path, refusal: Callable) -> None:
     (layout / "downstream/TREC/TREC_10.label").write_text("NUM:x one ?\nwhat ?\n")
-    message = refusal(lambda: senteval.classification(layout, "TREC")["test"])
+    message = refusal(lambda: senteval.classification(layout, "TREC"))
     assert message.startswith("downstream/TREC/TREC_10.label:2: label: ")

@@ -1,4 +1,4 @@
-"""Guards: which pairs are sampled for annotation, what labelled sheets add up to, and the table of nouns.
+"""Guards: which pairs are sampled for annotation, what a labelled sheet adds up to, and the table of nouns.
 
 python -m pytest --import-mode=importlib tests/tasks/report/test_errors.py
 """
@@ -23,12 +23,12 @@ from tasks.report import errors
 from tasks.report.errors import NAMES
 from tasks.runs import read_run
 
-Made = Callable[..., Path]
+MakeRun = Callable[..., Path]
 LABELS = {"sst": "sentiment", "quora": "is_duplicate", "sts": "similarity"}
 
 
 def with_files(folder: Path, train: dict[str, list[tuple[str, ...]]] | None = None) -> Path:
-    """A made run with data files: dev texts begin with a capital letter, and are recorded as the course cleans them."""
+    """A run folder with data files: dev texts begin with a capital letter, and are cleaned in the records."""
     manifest = json.loads((folder / "manifest.json").read_text())
     (folder / "data").mkdir()
     for path in sorted((folder / "dev").iterdir()):
@@ -68,9 +68,7 @@ def labelled(path: Path, seed: int, count: int = 90) -> Path:
     return path
 
 
-def test_a_sample_takes_failed_pairs_and_pairs_of_all_train_and_dev(
-    multitask: Made, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sample_takes_three_groups(multitask: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(errors, "COUNT", 40)
     run = read_run(with_files(multitask(rows=200, skill=0.4)))
     sheet = errors.sample(run, "quora", seed=3)
@@ -90,24 +88,12 @@ def test_a_sample_takes_failed_pairs_and_pairs_of_all_train_and_dev(
     assert {*zip(fewer["group"], fewer["id"])} < {*zip(sheet["group"], sheet["id"])}
 
 
-def test_counts_and_kappa_are_plain_ones(tmp_path: Path) -> None:
-    one, two = (errors.read_sheet(labelled(tmp_path / f"{seed}.tsv", seed)) for seed in (1, 2))
-    two["category"] = np.where(np.arange(90) % 2, one["category"], two["category"])
-    counts = errors.counts(one)
+def test_counts_are_those_of_categories(tmp_path: Path) -> None:
+    sheet = errors.read_sheet(labelled(tmp_path / "pairs.tsv", 1))
+    counts = errors.counts(sheet)
     for group in errors.GROUPS:
-        mine = one[one["group"] == group]["category"]
-        assert counts[group].to_dict() == {key: int((mine == key).sum()) for key in NAMES}
-    table = errors.agreement_table(one, two)
-    for (_, row), group in zip(table.rows.iterrows(), ("", *errors.GROUPS), strict=True):
-        chosen = one["group"].str.startswith(group)
-        a, b = one["category"][chosen], two["category"][chosen]
-        alike = (a == b).mean()
-        chance = sum((a == key).mean() * (b == key).mean() for key in NAMES)
-        assert row["kappa"] == f"{(alike - chance) / (1 - chance):.3f}" and int(row["same"]) == (a == b).sum()
-    alike = one.assign(category="domain")
-    assert set(errors.agreement_table(alike, alike).rows["kappa"]) == {"undefined"}
-    with pytest.raises(UserError, match="different pairs"):
-        errors.agreement_table(one, two[:-1])
+        categories = sheet[sheet["group"] == group]["category"]
+        assert counts[group].to_dict() == {key: int((categories == key).sum()) for key in NAMES}
 
 
 @pytest.mark.parametrize(
@@ -118,7 +104,7 @@ def test_counts_and_kappa_are_plain_ones(tmp_path: Path) -> None:
         ("1\ta / b\tdifferent\t\tdev\tx", "no pair has a category yet"),
     ],
 )
-def test_what_is_wrong_with_a_sheet_is_said_with_its_line(line: str, message: str, tmp_path: Path) -> None:
+def test_sheet_error_names_its_line(line: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text(f"pair\ttext\tgold\tcategory\tgroup\tid\n{line}\n")
     with pytest.raises(UserError, match=message):
         errors.read_sheet(tmp_path / "a.tsv")
@@ -127,35 +113,26 @@ def test_what_is_wrong_with_a_sheet_is_said_with_its_line(line: str, message: st
         errors.read_sheet(tmp_path / "b.tsv")
 
 
-def test_a_spreadsheets_names_quotes_and_mark_are_read(tmp_path: Path) -> None:
+def test_spreadsheet_quoting_is_read(tmp_path: Path) -> None:
     text = '\ufeffpair\ttext\tgold\tcategory\tgroup\tid\n1\t"say ""no"" / b"\t\tNumbers and Time \tdev\tx\n'
     (tmp_path / "a.tsv").write_text(text)
     assert errors.read_sheet(tmp_path / "a.tsv")["category"].tolist() == ["number"]
 
 
-def test_the_commands(multitask: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sample_and_figure_commands(multitask: MakeRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = with_files(multitask(rows=40))
     errors.main(["sample", str(folder), "--seed", "4"])
-    printed = capsys.readouterr()
-    assert f"{folder / 'pairs.tsv'}: " in printed.out and "note: only 39 dev pairs" in printed.err
-    assert all(one["name"] in printed.out and one["meaning"] in printed.out for one in errors.CATEGORIES)
+    assert "note: only 39 dev pairs" in capsys.readouterr().err
     errors.main(["sample", str(folder), "--seed", "4", "--out", str(tmp_path / "new" / "pairs.tsv")])
     assert (tmp_path / "new" / "pairs.tsv").read_bytes() == (folder / "pairs.tsv").read_bytes()
-    files = [labelled(tmp_path / f"{seed}.tsv", seed) for seed in (1, 2)]
-    errors.main(["figure", *map(str, files), "--out", str(tmp_path / "figure-1")])
-    assert "Cohen's kappa" in capsys.readouterr().out
+    with pytest.raises(UserError, match="exists, and may hold categories"):
+        errors.main(["sample", str(folder)])
+    sheet = labelled(tmp_path / "labelled.tsv", 1)
+    errors.main(["figure", str(sheet), "--out", str(tmp_path / "figure-1")])
     first = (tmp_path / "figure-1.svg").read_bytes()
     assert ElementTree.fromstring(first).tag.endswith("svg")
-    errors.main(["figure", *map(str, files), "--out", str(tmp_path / "figure-1")])
+    errors.main(["figure", str(sheet), "--out", str(tmp_path / "figure-1")])
     assert (tmp_path / "figure-1.svg").read_bytes() == first
-    for arguments, message in (
-        (["figure", *map(str, [*files, files[0]])], "one sheet, or two"),
-        (["sample", str(tmp_path / "nowhere")], "not a run folder"),
-        (["sample", str(folder)], "exists, and may hold categories"),
-        (["sample", str(folder), "--seed", "x"], "invalid int value"),
-    ):
-        with pytest.raises(UserError, match=message):
-            errors.main(arguments)
 
 
 TRAIN = {
@@ -176,14 +153,14 @@ def tagged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wordnet, "tagger", lambda folder: capitals)
 
 
-def test_proper_nouns_are_those_of_the_tagger_without_possessives() -> None:
+def test_proper_nouns_lose_possessives() -> None:
     text = "Is Ada Lovelace's house near Saint-Malo? Ada knows."
     assert errors.proper_nouns(text, capitals) == ["Ada", "Lovelace", "Saint-Malo"]
     assert errors.words("Anna's INDO-European aunt") == ["anna", "indo-european", "aunt"]
 
 
 @pytest.mark.usefixtures("tagged")
-def test_nouns_are_counted_over_all_fine_tuning_sentences(multitask: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nouns_are_counted_in_training(multitask: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ("who is Anna and who is anna in Berlin", "is Quux near Anna's house")
     run = read_run(with_files(multitask(rows=30, skill=0.5, texts=texts), TRAIN))
     pairs = errors.pairs_with_nouns(run, "quora", seed=0)
@@ -199,7 +176,7 @@ def test_nouns_are_counted_over_all_fine_tuning_sentences(multitask: Made, monke
 
 
 @pytest.mark.usefixtures("tagged")
-def test_the_command_prints_its_tables(multitask: Made, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nouns_command_prints_tables(multitask: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
     folder = with_files(multitask(rows=60, skill=0.4, texts=("is Anna here",)), TRAIN)
     errors.main(["nouns", str(folder)])
     assert "| predicted incorrectly | " in capsys.readouterr().out

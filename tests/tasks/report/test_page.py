@@ -1,4 +1,4 @@
-"""Guards: the page escapes what comes from data, says what is undefined, fetches nothing, and shows what runs leave.
+"""Guards: the page escapes what comes from data, fetches nothing, and shows what a run leaves.
 
 python -m pytest --import-mode=importlib tests/tasks/report/test_page.py
 """
@@ -16,11 +16,11 @@ import pytest
 from minbert.errors import UserError
 from tasks.record import TaskScores
 from tasks.report import __main__ as command
-from tasks.report import details, facts, page
+from tasks.report import page
 from tasks.runs import Run, read_run
-from tests.tasks.report.conftest import HOSTILE, changed, made_rows
+from tests.tasks.conftest import HOSTILE, change_manifest, make_rows
 
-Made = Callable[..., Path]
+MakeRun = Callable[..., Path]
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 
@@ -33,22 +33,23 @@ class Elements(HTMLParser):
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
+        self.elements.append((tag, dict(attrs)))
 
 
-def spoiled(folder: Path) -> Path:
-    """A run whose every place for free text tries to become markup."""
+def spoil(folder: Path) -> Path:
+    """Put markup wherever a run has free text."""
     path = folder / "manifest.json"
     manifest = json.loads(path.read_text())
     manifest["command"] = f"multitask_train.py --data '{HOSTILE[2].replace(chr(39), '')}'"
     manifest["preset"] = manifest["precision"] = manifest["all_settings"]["weights"] = HOSTILE[0]
-    manifest["parts"][0]["started"] = HOSTILE[1]
+    manifest["sessions"][0]["started"] = HOSTILE[1]
     for data in manifest["data"]["dev"].values():
-        data["file"], data["skipped"] = HOSTILE[1], [{"line": 1, "why": HOSTILE[2]}]
+        data["file"] = HOSTILE[1]
+        data["skipped"] = [{"line": 1, "why": HOSTILE[2]}]
     path.write_text(json.dumps(manifest))
     scores = json.loads((folder / "scores.json").read_text())
     scores["tasks"]["sst"]["title"] = HOSTILE[2]
@@ -61,33 +62,34 @@ def spoiled(folder: Path) -> Path:
     return folder
 
 
-def test_nothing_of_the_data_becomes_markup_and_nothing_is_fetched(multitask: Made) -> None:
-    tame = Elements(build(read_run(multitask("tame", skill=0.4))))
-    folder = spoiled(multitask("<img src=x onerror=window.owned=6>", texts=HOSTILE, skill=0.4))
-    wild = Elements(build(read_run(folder)))
-    assert sum(tag == "script" for tag, _ in wild.found) == 1
-    assert any("default-src 'none'" in (attributes.get("content") or "") for _, attributes in wild.found)
-    assert {tag for tag, _ in wild.found} <= {tag for tag, _ in tame.found} | {"details", "summary", "li", "ul"}
-    assert not [name for _, attributes in wild.found for name in attributes if name.startswith("on") or name == "style"]
-    for tag, attributes in wild.found:
+def test_data_never_becomes_markup(multitask: MakeRun) -> None:
+    tame = Elements(build(read_run(multitask("tame", skill=0.4)))).elements
+    folder = spoil(multitask("<img src=x onerror=window.owned=6>", texts=HOSTILE, skill=0.4))
+    wild = Elements(build(read_run(folder))).elements
+    assert "script" not in {tag for tag, _ in wild}
+    assert any("default-src 'none'" in (attributes.get("content") or "") for _, attributes in wild)
+    assert {tag for tag, _ in wild} <= {tag for tag, _ in tame} | {"details", "summary", "li", "ul"}
+    assert not [name for _, attributes in wild for name in attributes if name.startswith("on") or name == "style"]
+    # and nothing is fetched
+    for tag, attributes in wild:
         for name in ("src", "href", "srcset", "action", "xlink:href"):
             value = attributes.get(name)
             assert value is None or value.startswith(("#", "data:")), (tag, name, value)
 
 
-def test_numbers_of_the_page_are_those_of_the_run(multitask: Made) -> None:
+def test_page_has_the_runs_scores(multitask: MakeRun) -> None:
     folder = multitask()
     scores = json.loads((folder / "scores.json").read_text())
-    text = re.sub(r"<style>.*?</style>|<script.*?</script>", "", build(read_run(folder)), flags=re.DOTALL)
+    text = re.sub(r"<style>.*?</style>", "", build(read_run(folder)), flags=re.DOTALL)
     for score in (scores["dev_norm"], *(task["score"] for task in scores["tasks"].values())):
-        assert f'<p class="big">{score:.4f}</p>' in text
-    for row in (row for task in scores["tasks"].values() for row in task["per_class"]):
-        assert f'<td class="n">{row["f1"]:.3f}</td>' in text
+        assert f">{score:.4f}<" in text
+    for task in scores["tasks"].values():
+        for row in task["per_class"]:
+            assert f">{row['f1']:.3f}<" in text
     assert "nan" not in text.lower().replace("finan", "")
-    assert "captions of Flickr30k" in text, "what the first weights have seen"
 
 
-def test_what_is_undefined_is_said(multitask: Made, contrastive: Made) -> None:
+def test_undefined_scores_are_no_numbers(multitask: MakeRun, contrastive: MakeRun) -> None:
     folder = multitask()
     scores = json.loads((folder / "scores.json").read_text())
     scores["tasks"]["sts"]["score"] = None
@@ -96,65 +98,55 @@ def test_what_is_undefined_is_said(multitask: Made, contrastive: Made) -> None:
     rows = [json.loads(line) | {"predicted": 2.5} for line in (folder / "dev" / "sts.jsonl").read_text().splitlines()]
     (folder / "dev" / "sts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     text = build(read_run(folder))
-    assert '<p class="big">undefined</p>' in text and "Pearson&#39;s r undefined" in text
-    assert '<p class="big">undefined</p>' in build(read_run(contrastive(after=None)))
+    assert ">undefined<" in text and "Pearson&#39;s r undefined" in text
+    assert ">undefined<" in build(read_run(contrastive(after=None)))
 
 
-def test_the_page_of_stage_one_is_of_its_cosines(contrastive: Made) -> None:
-    text = build(read_run(contrastive(recorded=1)))
-    assert text.count("95% interval") == 1 and "on 49 rows" in text
-    assert '<td class="n">1,300</td>' in text and '<td class="n">1,200</td>' in text
-    assert "<li>train: duplicates: 7</li>" in text and "<dt>training rows</dt><dd>1,200</dd>" in text
+def test_stage_one_page_has_cosines(contrastive: MakeRun) -> None:
+    run = read_run(contrastive(recorded=1))
+    assert build(run).count("95% interval") == 1
+    assert page.data_table(run).rows[["set", "read", "kept", "skipped"]].values.tolist() == [
+        ["train", "1,300", "1,200", "4"],
+        ["sts_dev", "50", "50", "0"],
+    ]
+    assert "train: duplicates: 7" in page.data_lines(run)
 
 
-def test_several_runs_make_a_comparison(
-    multitask: Made, contrastive: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    folders = [multitask("a/run", skill=0.3), multitask("b/run", skill=0.95), contrastive()]
-    assert page.write_report(folders) == Path("runs/comparison.html")
-    text = Path("runs/comparison.html").read_text()
-    assert "3 runs compared" in text and "The baseline is a/run." in text and ">95%, over rows</th>" in text
-    anchors = [attributes["id"] for _, attributes in Elements(text).found if "id" in attributes]
-    assert len(anchors) == len(set(anchors)) and "sentence number" not in text
+def test_sessions_of_a_manifest_are_summed(multitask: MakeRun) -> None:
+    folder = multitask()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    session = manifest.pop("parts")[0]
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"sessions": [session, session | {"seconds": 60.0}]}))
+    facts = dict(page.facts(read_run(folder)))
+    assert facts["wall time"] == "1 min 09 s" and "resumed 1" in facts["started"]
 
 
-def test_the_command_line_writes_where_it_is_told(
-    multitask: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_writes_one_file(multitask: MakeRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = multitask()
     command.main([str(folder)])
     assert capsys.readouterr().out.strip() == f"report: {folder / 'report.html'}"
     assert "sentence number" in (folder / "report.html").read_text()
     command.main([str(folder), "--out", str(tmp_path / "new" / "folder" / "x.html"), "--no-texts"])
     assert "sentence number" not in (tmp_path / "new" / "folder" / "x.html").read_text()
-    unfinished = multitask("unfinished")
-    (unfinished / "scores.json").unlink()
-    for arguments, message in (
-        ([str(tmp_path / "no")], "no manifest.json"),
-        ([str(unfinished)], "unfinished: has no scores.json"),
-        (["--wrong"], "required"),
-        ([str(folder), "--out", str(tmp_path)], f"--out {tmp_path}: no file can be written there"),
-        (["no run", "--out", str(folder / "manifest.json" / "x.html")], "--out .*: no file can be written there"),
-    ):
-        with pytest.raises(UserError, match=message):
+    (folder / "scores.json").unlink()
+    for arguments in ([str(tmp_path / "no")], [str(folder)], [str(folder), "--out", str(tmp_path)]):
+        with pytest.raises(UserError):
             command.main(arguments)
 
 
-def test_the_command_names_the_data_folder_that_the_environment_named(multitask: Made) -> None:
+def test_repeat_command_has_environment(multitask: MakeRun) -> None:
     folder = multitask(seed=0)
-    run = changed(folder, variables={"DATA_DIR": "it's; mine"}, command="multitask_train.py --resume --seed 3")
-    words = shlex.split(facts.command(run.manifest))
+    run = change_manifest(folder, variables={"DATA_DIR": "it's; mine"}, command="multitask_train.py --resume --seed 3")
+    words = shlex.split(page.command(run.manifest))
     assert words == ["DATA_DIR=it's; mine", "OMP_NUM_THREADS=2", "python", "multitask_train.py", "--seed", "3"]
-    installed = changed(folder, variables={}, command="minbert-train --resume --seed 3")
-    assert facts.command(installed.manifest) == "OMP_NUM_THREADS=2 minbert-train --seed 3"
-    settings = installed.manifest["settings"] | {"number of processes": 2}
-    several = changed(folder, variables={}, command="multitask_train.py --seed 3", settings=settings)
-    launched = "OMP_NUM_THREADS=2 torchrun --nproc-per-node 2"
-    by_name = changed(folder, variables={}, command="minbert-train --seed 3", settings=settings)
-    assert facts.command(by_name.manifest) == f"{launched} --no-python minbert-train --seed 3"
-    assert facts.command(several.manifest) == f"{launched} multitask_train.py --seed 3"
-    assert ("processes", "2") in facts.run_facts(several)
+    run = change_manifest(folder, variables={}, command="minbert-train --resume --seed 3")
+    assert page.command(run.manifest) == "OMP_NUM_THREADS=2 minbert-train --seed 3"
+    settings = run.manifest["settings"] | {"number of processes": 2}
+    torchrun = "OMP_NUM_THREADS=2 torchrun --nproc-per-node 2"
+    run = change_manifest(folder, settings=settings)
+    assert page.command(run.manifest) == f"{torchrun} --no-python minbert-train --seed 3"
+    run = change_manifest(folder, command="multitask_train.py --seed 3")
+    assert page.command(run.manifest) == f"{torchrun} multitask_train.py --seed 3"
 
 
 TEXTS = {
@@ -175,38 +167,42 @@ TEXTS = {
         ({"transductive": True, "weights_transductive": True}, "the weights come from a run on test sentences"),
     ],
 )
-def test_texts_that_stand_in_test_files_are_said(contrastive: Made, more: dict[str, bool], leaks: str) -> None:
-    text = build(changed(contrastive(), data={"train": TEXTS | more}))
-    assert leaks in text
-    for line in ("train: not in the data folder: STS12 train", "train: sts-train.csv: line 7: sentence1: empty"):
-        assert f"<li>{line}</li>" in text
+def test_leaks_into_test_files_are_reported(contrastive: MakeRun, more: dict[str, bool], leaks: str) -> None:
+    folder = contrastive()
+    dev = read_run(folder).manifest["data"]["sts_dev"]
+    run = change_manifest(folder, data={"train": TEXTS | more, "sts_dev": dev})
+    assert leaks in dict(page.facts(run))["training texts"]
+    assert page.data_lines(run) == [
+        "train: not in the data folder: STS12 train",
+        "train: sts-train.csv: line 7: sentence1: empty",
+    ]
 
 
-def test_the_worst_errors_have_the_least_probable_gold_classes() -> None:
-    rows = made_rows("sst", 81, seed=1, skill=0.4).labelled()
+def test_worst_errors_have_least_probable_gold() -> None:
+    rows = make_rows("sst", 81, seed=1, skill=0.4).labelled()
     task = TaskScores("sst", "sentiment", "accuracy", 0.6, 80, tuple("abcde"), rows=rows)
     assert rows.probabilities is not None
     gold = rows.probabilities[np.arange(80), rows.gold.astype(int)]
     wrong = np.flatnonzero(rows.gold != rows.predicted)
     worst = wrong[np.argsort(gold[wrong], kind="stable")][:25]
-    listed = details.worst_errors(task, rows, texts=True).rows
-    assert listed["id"].tolist() == [rows.ids[row] for row in worst]
-    assert listed["p(gold)"].tolist() == [f"{share:.3f}" for share in gold[worst]]
-    assert "text" not in details.worst_errors(task, rows, texts=False).rows
+    table = page.worst_errors(task, rows, texts=True).rows
+    assert table["id"].tolist() == [rows.ids[row] for row in worst]
+    assert table["p(gold)"].tolist() == [f"{share:.3f}" for share in gold[worst]]
+    assert "text" not in page.worst_errors(task, rows, texts=False).rows
 
 
-def test_the_worst_errors_of_a_similarity_are_the_largest_distances() -> None:
-    rows = made_rows("sts", 81, seed=1, skill=0.4).labelled()
+def test_worst_similarities_are_farthest_off() -> None:
+    rows = make_rows("sts", 81, seed=1, skill=0.4).labelled()
     distances = np.sort(np.abs(rows.predicted - rows.gold))[::-1][:25]
-    listed = details.worst_errors(TaskScores("sts", "similarity", "Pearson's r", 0.6, 80, rows=rows), rows, texts=True)
-    assert listed.rows["off by"].tolist() == [f"{distance:.3f}" for distance in distances]
+    table = page.worst_errors(TaskScores("sts", "similarity", "Pearson's r", 0.6, 80, rows=rows), rows, texts=True)
+    assert table.rows["off by"].tolist() == [f"{distance:.3f}" for distance in distances]
 
 
 @pytest.mark.parametrize(
     ("name", "text"), [("manifest.json", '{"all_settings": {}}'), ("scores.json", '{"tasks": []}')]
 )
-def test_a_damaged_run_folder_is_a_users_mistake(multitask: Made, name: str, text: str) -> None:
+def test_damaged_run_folder_is_user_error(multitask: MakeRun, name: str, text: str) -> None:
     folder = multitask()
     (folder / name).write_text(text)
-    with pytest.raises(UserError, match=f"^{re.escape(str(folder))}: its manifest.* not as the scripts write them"):
+    with pytest.raises(UserError, match=f"^{re.escape(str(folder))}: "):
         read_run(folder)

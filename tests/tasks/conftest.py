@@ -23,7 +23,7 @@ HOSTILE = (
 )
 
 
-def made_rows(name: str, count: int, seed: int, skill: float, texts: tuple[str, ...] = ()) -> PredictedRows:
+def make_rows(name: str, count: int, seed: int, skill: float, texts: tuple[str, ...] = ()) -> PredictedRows:
     """Dev rows of which about `skill` are right; gold and ids do not depend on the seed. The last has no label."""
     gold_draws, draws = np.random.default_rng(5), np.random.default_rng(seed)
     ids = [f"{name}-{row}" for row in range(count)]
@@ -50,12 +50,12 @@ def _write(folder: Path, settings: dict[str, Any], data: dict[str, Any], metrics
     manifest = {
         "command": "multitask_train.py --data 'my data' --resume --run-dir runs/x",
         "preset": "default",
-        "settings": settings,
+        "settings": {name: value for name, value in settings.items() if name != "run_dir"},
         "all_settings": settings,
         "precision": "fp32",
         "selection": {"keep": "best", "metric": "dev score", "patience": 0, "by_dev_pairs": True},
         "environment": {"threads": 2, "device": "cpu"},
-        "parts": [{"started": "2026-01-02T03:04:05+0000", "from_step": 0, "to_step": 30, "seconds": 9.0}],
+        "sessions": [{"started": "2026-01-02T03:04:05+0000", "from_step": 0, "to_step": 30, "seconds": 9.0}],
         "data": data,
         **more,
     }
@@ -99,7 +99,7 @@ def multitask(tmp_path: Path) -> Callable[..., Path]:
                 evaluation = {"kind": "evaluation", "step": step, "score": 0.5, "best": step == 20, "seconds": 1.0}
                 metrics.append(evaluation | scores)
         _write(folder, settings, data, metrics, plan=describe(plan), training_rows=sizes)
-        made = {task: made_rows(task, rows, seed, skill, texts) for task in sizes}
+        made = {task: make_rows(task, rows, seed, skill, texts) for task in sizes}
         scores = {task: evaluate.report(TASKS[task](), one.predicted, one.gold) for task, one in made.items()}
         parts = [scores["sst"]["score"], scores["quora"]["score"], (scores["sts"]["score"] + 1) / 2]
         steps = {"step": 20, "last_step": plan.total}
@@ -131,14 +131,14 @@ def contrastive(tmp_path: Path) -> Callable[..., Path]:
         more = {"step": 5, "last_step": 5, "keep": "last", "chance_loss": 3.0}
         (folder / "scores.json").write_text(json.dumps(scores | more))
         if recorded:  # cosines that follow gold, by a seed
-            dev = made_rows("sts", 50, recorded, 0.6)
+            dev = make_rows("sts", 50, recorded, 0.6)
             record.write_rows(folder, "sts", PredictedRows(dev.ids, dev.texts, dev.gold, dev.predicted / 5, None))
         return folder
 
     return make
 
 
-def changed(folder: Path, **more: object) -> Run:
+def change_manifest(folder: Path, **more: object) -> Run:
     """A run whose manifest holds more."""
     path = folder / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | more))

@@ -13,13 +13,14 @@ group; `grad_x` is the gradient of x.
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from minbert.attention import grouped
 from minbert.fast.dropout import keep_factors
-from minbert.ragged import Ragged
+from minbert.ragged import Ragged, inverse, ramp
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: float = 0.0) -> Tensor:
@@ -37,7 +38,9 @@ def two_products(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
     In bf16, two plain products take half the time of `F.scaled_dot_product_attention` at usual sentence lengths.
     """
-    q, k, v = (x.flatten(0, 1) for x in (query, key, value))  # [n * H, Q or L, d]
+    q = query.flatten(0, 1)  # [n * H, Q, d]
+    k = key.flatten(0, 1)  # [n * H, L, d]
+    v = value.flatten(0, 1)
     scores = torch.bmm(q, k.transpose(1, 2)).mul_(1 / math.sqrt(q.shape[-1]))
     return torch.bmm(scores.softmax(-1), v).unflatten(0, query.shape[:2])
 
@@ -51,15 +54,22 @@ class GroupedAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, p: float) -> Tensor:
         """The formula of the class; dropout masks are drawn from torch's default generator."""
-        ctx.layout = layout = _Layout(query, ragged)
-        ctx.scale = 1 / math.sqrt(query.shape[-1])
-        q, k, v = layout.gather(query) * ctx.scale, layout.gather(key), layout.gather(value)
+        layout = _Layout(query, ragged)
+        scale = 1 / math.sqrt(query.shape[-1])
+        q = layout.gather(query) * scale
+        k = layout.gather(key)
+        v = layout.gather(value)
         probabilities = _probabilities(q, k, layout)
-        factors = keep_factors(probabilities, p) if p else None  # 0 or 1 / (1 - p)
-        dropped = probabilities if factors is None else probabilities * factors
+        factors = None
+        dropped = probabilities
+        if p:
+            factors = keep_factors(probabilities, p)  # 0 or 1 / (1 - p)
+            dropped = probabilities * factors
         out = torch.empty_like(q)
         for out_g, v_g, dropped_g in zip(layout.queries(out), layout.keys(v), layout.scores(dropped), strict=True):
             torch.bmm(dropped_g, v_g, out=out_g)
+        ctx.layout = layout
+        ctx.scale = scale
         ctx.save_for_backward(q, k, v, probabilities, factors, dropped)
         return layout.scatter(out)
 
@@ -79,7 +89,8 @@ class GroupedAttention(torch.autograd.Function):
 
 def _probabilities(q: Tensor, k: Tensor, layout: "_Layout") -> Tensor:
     """softmax(q k') of every group, flattened and concatenated."""
-    scores, probabilities = q.new_empty(layout.number_of_scores), q.new_empty(layout.number_of_scores)
+    scores = q.new_empty(layout.number_of_scores)
+    probabilities = q.new_empty(layout.number_of_scores)
     rows = zip(layout.queries(q), layout.keys(k), layout.scores(scores), layout.scores(probabilities), strict=True)
     for q_g, k_g, scores_g, probabilities_g in rows:
         torch.bmm(q_g, k_g.transpose(1, 2), out=scores_g)
@@ -89,7 +100,8 @@ def _probabilities(q: Tensor, k: Tensor, layout: "_Layout") -> Tensor:
 
 def _backward_of_weighted_sum(grad_out: Tensor, v: Tensor, dropped: Tensor, layout: "_Layout") -> tuple[Tensor, Tensor]:
     """Backward of out = dropped v: from the gradient of `out`, the gradients of `dropped` and `v`."""
-    grad_dropped, grad_v = torch.empty_like(dropped), torch.empty_like(v)
+    grad_dropped = torch.empty_like(dropped)
+    grad_v = torch.empty_like(v)
     rows = zip(layout.queries(grad_out), layout.keys(v), layout.keys(grad_v), strict=True)
     squares = zip(layout.scores(dropped), layout.scores(grad_dropped), strict=True)
     for (grad_out_g, v_g, grad_v_g), (dropped_g, grad_dropped_g) in zip(rows, squares, strict=True):
@@ -102,7 +114,8 @@ def _backward_of_softmax(
     grad_probabilities: Tensor, probabilities: Tensor, q: Tensor, k: Tensor, layout: "_Layout"
 ) -> tuple[Tensor, Tensor]:
     """Backward of probabilities = softmax(q k'): from their gradient, the gradients of `q` and `k`."""
-    grad_q, grad_k = torch.empty_like(q), torch.empty_like(k)
+    grad_q = torch.empty_like(q)
+    grad_k = torch.empty_like(k)
     rows = zip(layout.queries(q), layout.keys(k), layout.queries(grad_q), layout.keys(grad_k), strict=True)
     squares = zip(layout.scores(grad_probabilities), layout.scores(probabilities), strict=True)
     for (q_g, k_g, grad_q_g, grad_k_g), (grad_probabilities_g, probabilities_g) in zip(rows, squares, strict=True):
@@ -119,24 +132,34 @@ class _Layout:
     """
 
     def __init__(self, query: Tensor, ragged: Ragged) -> None:
-        rows, self._heads, width = query.shape
-        single = rows == len(ragged)  # one query per sentence; if all sentences have one token, both layouts agree
+        rows, heads, width = query.shape
+        one_query = rows == len(ragged)  # if all sentences have one token, both layouts agree
         self._dtype = query.dtype
-        self._order, self._inverse = ragged.head_order(self._heads)
-        self._scores = [(n * self._heads, 1 if single else length, length) for n, length in ragged.groups]
-        self._queries = [(n, asked, width) for n, asked, _ in self._scores]
-        self._keys = [(n, length, width) for n, _, length in self._scores]
+        self._heads = heads
+        self._order, self._inverse = _head_order(ragged, heads)
+        self._queries: list[tuple[int, int, int]] = []
+        self._keys: list[tuple[int, int, int]] = []
+        self._scores: list[tuple[int, int, int]] = []
+        for sentences, length in ragged.groups:
+            n = sentences * heads
+            queries = 1 if one_query else length
+            self._queries.append((n, queries, width))
+            self._keys.append((n, length, width))
+            self._scores.append((n, queries, length))
         self.number_of_scores = sum(math.prod(shape) for shape in self._scores)
 
     def gather(self, x: Tensor) -> Tensor:
-        """[T, H, d] to fp32 [T * H, d] in the order of `Ragged.head_order`; [B, H, d] needs no reordering."""
+        """[T, H, d] to fp32 [T * H, d] in the order of `_head_order`; [B, H, d] needs no reordering."""
         x = x.flatten(0, 1)
-        return (x.index_select(0, self._order) if len(x) == len(self._order) else x).float()
+        if len(x) == len(self._order):
+            x = x.index_select(0, self._order)
+        return x.float()
 
     def scatter(self, x: Tensor) -> Tensor:
         """The inverse of `gather`, in the dtype of the query."""
         x = x.to(self._dtype)
-        x = x.index_select(0, self._inverse) if len(x) == len(self._inverse) else x
+        if len(x) == len(self._inverse):
+            x = x.index_select(0, self._inverse)
         return x.unflatten(0, (-1, self._heads))
 
     def queries(self, x: Tensor) -> list[Tensor]:
@@ -155,3 +178,21 @@ class _Layout:
 def _views(x: Tensor, shapes: list[tuple[int, int, int]]) -> list[Tensor]:
     parts = x.view(-1).split([math.prod(shape) for shape in shapes])
     return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+def _head_order(ragged: Ragged, heads: int) -> tuple[Tensor, Tensor]:
+    """The order of the rows of [T * H, ...] in which each head of a sentence is contiguous, and its inverse, int64.
+
+    The rows of a sentence are sorted by token, then head; in this order they are sorted by head, then token.
+    """
+    key = ("head order", heads)
+    if key not in ragged.memo:  # the same in every layer
+        lengths = np.array(ragged.lengths)
+        head_lengths = np.repeat(lengths, heads)  # [B * H]
+        first_tokens = np.repeat(np.cumsum(lengths) - lengths, heads)  # [B * H]
+        tokens = np.repeat(first_tokens, head_lengths) + ramp(head_lengths)  # [T * H]
+        head = np.repeat(np.tile(np.arange(heads), len(lengths)), head_lengths)  # [T * H]
+        order = torch.from_numpy(tokens * heads + head)
+        ragged.memo[key] = (order, inverse(order))
+    order, back = ragged.memo[key]
+    return order, back

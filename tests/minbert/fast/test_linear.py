@@ -1,0 +1,45 @@
+"""Guards: linear layers in blocks of rows equal torch's, as exactly as torch's own bf16.
+
+python -m pytest --import-mode=importlib tests/minbert/fast/test_linear.py
+"""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from minbert.fast.linear import blocked_linear, heights
+
+HEIGHTS = [1, 31, 33, 64, 2047, 2048, 2049, 2080, 5001]
+
+
+def product(kind: str, rows: int, half: bool) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(rows)
+    x = torch.randn(rows, 24, generator=generator).requires_grad_()
+    weight = torch.randn(40, 24, generator=generator).requires_grad_()
+    bias = torch.randn(40, generator=generator).requires_grad_()
+    direction = torch.randn(rows, 40, generator=generator)
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=half):
+        out = (blocked_linear if kind == "ours" else F.linear)(x, weight, bias)
+    assert out.dtype == (torch.bfloat16 if half else torch.float32)
+    return [out, *torch.autograd.grad((out.float() * direction).sum(), [x, weight, bias])]
+
+
+def test_heights_cover_rows_with_few_values() -> None:
+    for rows in HEIGHTS:
+        assert sum(heights(rows)) == rows and min(heights(rows)) > 0
+    assert len({height for rows in range(1, 8000) for height in heights(rows)}) <= 2048 // 32 + 32
+
+
+@pytest.mark.parametrize("rows", HEIGHTS)
+def test_bf16_is_as_exact_as_torch(rows: int) -> None:
+    exact, mine, theirs = product("torch", rows, False), product("ours", rows, True), product("torch", rows, True)
+    for wanted, value, reference in zip(exact, mine, theirs, strict=True):
+        size = wanted.norm()
+        assert value.shape == wanted.shape
+        assert (value.float() - wanted).norm() <= 0.006 * size
+        assert (value.float() - wanted).norm() <= 1.1 * (reference.float() - wanted).norm() + 1e-3 * size
+
+
+def test_without_autocast_equals_torch() -> None:
+    assert all(torch.equal(a, b) for a, b in zip(product("ours", 70, False), product("torch", 70, False), strict=True))

@@ -1,0 +1,149 @@
+"""Guards: an accelerated model equals the plain one in names, values and gradients, with packed weights as well.
+
+python -m pytest --import-mode=importlib tests/minbert/fast/test_modules.py
+"""
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from minbert import BertModel, Encoder, Ragged
+from minbert.fast import accelerate, cpu_attention, dropout, linear, modules, packed_weights
+from minbert.fast.linear import Packed, can_pack
+from minbert.fast.modules import FAST
+from minbert.precision import autocast, supports_bf16
+
+ROWS = [[2, 9, 8, 7, 3], [2, 5, 3], [2, *range(5, 40), 3], [2, 3], [2, 6, 3]]
+
+
+@pytest.fixture
+def pair(tiny: Path) -> tuple[BertModel, BertModel]:
+    """A plain model, and an accelerated one with the same weights."""
+    model = BertModel.from_pretrained(tiny)
+    return model, accelerate(copy.deepcopy(model))
+
+
+def kinds(model: torch.nn.Module) -> list[type]:
+    return [type(module) for module in model.modules()]
+
+
+def outputs(model: BertModel) -> list[Tensor]:
+    ragged = Ragged.from_lists(ROWS)
+    return [*model.encode(model.embed(ragged), ragged), model.pooled(ragged)]
+
+
+def gradients(model: BertModel) -> dict[str, Tensor]:
+    model.zero_grad()
+    sum(x.float().pow(3).mean() for x in outputs(model)).backward()  # type: ignore[union-attr]
+    return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+def test_every_plain_module_is_swapped(pair: tuple[BertModel, BertModel]) -> None:
+    model, fast = pair
+    assert not set(kinds(model)) & set(FAST.values())
+    assert not set(kinds(fast)) & set(FAST)
+    assert set(kinds(fast)) >= set(FAST.values())
+
+
+def test_values_and_gradients_equal_plain(pair: tuple[BertModel, BertModel]) -> None:
+    model, fast = pair
+    for grad in (True, False):
+        with torch.set_grad_enabled(grad):
+            for mine, wanted in zip(outputs(fast), outputs(model), strict=True):
+                torch.testing.assert_close(mine, wanted, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(gradients(fast), gradients(model), atol=1e-5, rtol=1e-4)
+
+
+def test_bf16_is_as_exact_as_plain(pair: tuple[BertModel, BertModel]) -> None:
+    exact, exact_gradients = outputs(pair[0]), gradients(pair[0])
+    errors, turns = [], []
+    for model in pair:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            errors.append(sum((x.float() - y).norm() for x, y in zip(outputs(model), exact, strict=True)))
+            found = gradients(model)
+        assert found.keys() == exact_gradients.keys()
+        flat = (torch.cat([of[name].flatten() for name in found]) for of in (found, exact_gradients))
+        turns.append(1 - torch.nn.functional.cosine_similarity(*flat, dim=0))
+    assert 0 < errors[1] < 1.2 * errors[0]
+    assert turns[1] < 1.5 * turns[0] < 0.01
+
+
+def test_other_devices_avoid_cpu_code(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The meta device stands for all others: it has shapes and no numbers."""
+
+    def never(*_: object) -> None:
+        raise AssertionError("a module for the CPU runs on another device")
+
+    model = accelerate(BertModel.from_pretrained(tiny)).to("meta").train()
+    monkeypatch.setattr(dropout, "keep_factors", never)
+    monkeypatch.setattr(cpu_attention.GroupedAttention, "apply", never)
+    monkeypatch.setattr(linear._BlockedLinear, "apply", never)
+    ragged = Ragged.from_lists(ROWS).to(torch.device("meta"))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        vectors = model.pooled(ragged)
+    vectors.float().sum().backward()
+    assert vectors.device.type == "meta" and vectors.shape == (5, 32)
+
+
+CPU = torch.device("cpu")
+PRECISIONS = [
+    "fp32",
+    pytest.param("bf16", marks=pytest.mark.skipif(not supports_bf16(CPU), reason="no fast bf16 products here")),
+]
+MANY = 1 << 20
+
+needs_packing = pytest.mark.skipif(not can_pack(CPU, "fp32"), reason="no oneDNN products with packed weights here")
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The number of rows of every packed product."""
+    seen: list[int] = []
+    product = Packed.__call__
+
+    def counted(self: Packed, x: torch.Tensor, activation: str = "none") -> torch.Tensor:
+        seen.append(len(x))
+        return product(self, x, activation)
+
+    monkeypatch.setattr(Packed, "__call__", counted)
+    yield seen
+
+
+@needs_packing
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("lengths", [(8, 24), (1,), (3, 3, 31)])
+def test_packed_weights_keep_hidden_states(
+    tiny: Path, calls: list[int], precision: str, lengths: tuple[int, ...]
+) -> None:
+    model = accelerate(BertModel.from_pretrained(tiny))
+    ragged = Ragged.from_lists([[1 + n % 40 for n in range(length)] for length in lengths])
+    with torch.inference_mode():
+        exact = model.encode(model.embed(ragged), ragged)
+        pooled = model.pooled(ragged)
+        with packed_weights(model, precision, MANY), autocast(precision, CPU):
+            states = model.encode(model.embed(ragged), ragged)
+            assert calls == [sum(lengths)] * 4 * len(model.bert_layers)
+            pools = model.pooled(ragged)
+    tolerance = 1e-5 if precision == "fp32" else 5e-2
+    for mine, wanted in zip([*states, pools], [*exact, pooled], strict=True):
+        torch.testing.assert_close(mine.float(), wanted, atol=tolerance, rtol=tolerance)
+
+
+@needs_packing
+def test_new_weights_are_packed_anew(tiny: Path, calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(modules, "_WORTHWHILE", 1)
+    encoder = Encoder.load(tiny, precision="fp32")
+    rows = [[2, *range(5, 19), 3]] * 4
+    before = encoder.encode_ids(rows)
+    assert calls
+    with torch.no_grad():
+        encoder.model.bert_layers[0].interm_dense.weight.mul_(2)
+    after = encoder.encode_ids(rows)
+    assert np.abs(after - before).max() > 1e-3
+    monkeypatch.setattr(modules, "_WORTHWHILE", MANY)
+    np.testing.assert_allclose(after, encoder.encode_ids(rows), atol=1e-5)

@@ -1,0 +1,66 @@
+"""Guards: a checkpoint of the course's code becomes an encoder folder; no other pickle is opened, and none runs code.
+
+python -m pytest --import-mode=importlib tests/minbert/test_convert.py
+"""
+
+import argparse
+import random
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from minbert import BertModel, UserError, convert, weights
+from minbert.convert import convert_checkpoint
+from tests.minbert.conftest import Harmful, same
+
+
+@pytest.fixture
+def course(tiny: Path, tmp_path: Path) -> Path:
+    """What the course's save_model writes: weights, optimizer, options, config and the states of three generators."""
+    model = BertModel.from_pretrained(tiny)
+    state = {f"bert.{name}": tensor for name, tensor in model.state_dict().items()}
+    state |= {"bert.position_ids": torch.arange(64)[None], "sentiment_classifier.weight": torch.zeros(5, 32)}
+    path = tmp_path / "full-model-10-1e-05-multitask.pt"
+    content = {
+        "model": state,
+        "optim": {"state": {0: {"step": 3, "exp_avg": torch.zeros(2)}}, "param_groups": [{"lr": 1e-5}]},
+        "args": argparse.Namespace(lr=1e-5, epochs=10, use_gpu=False, sst_train="data/x.csv"),
+        "model_config": SimpleNamespace(hidden_dropout_prob=0.3, num_labels={0: 1, 2: 3}, fine_tune_mode="full-model"),
+        "system_rng": random.getstate(),
+        "numpy_rng": np.random.get_state(),
+        "torch_rng": torch.random.get_rng_state(),
+        "best": np.float64(0.5),
+    }
+    torch.save(content, path)
+    return path
+
+
+def test_course_checkpoint_becomes_an_encoder(course: Path, tiny: Path, tmp_path: Path) -> None:
+    convert.run([str(course), "--like", str(tiny), "--to", str(tmp_path / "new")])
+    assert same(tmp_path / "new", tiny) and weights.saved_pooler(tmp_path / "new") == "pooler", (
+        "the course's heads read it"
+    )
+    with pytest.raises(UserError, match="exists already"):
+        convert_checkpoint(course, str(tiny), tmp_path / "new")
+
+
+REFUSED = [
+    (b"", "not a checkpoint that can be read: ."),
+    (b"PK\x03\x04 half a zip", "not a checkpoint that can be read: ."),
+    ({"model": {}, "x": Harmful()}, r"it holds the type \w*\.?open, which is refused"),
+    ([1, 2], "holds no dict of tensors"),
+    ({"model": {}}, "missing 'embeddings.word_embeddings.weight'"),
+]
+
+
+@pytest.mark.parametrize(("content", "why"), REFUSED)
+def test_other_files_are_refused(content: Any, why: str, tiny: Path, tmp_path: Path) -> None:
+    Harmful.path, source = str(tmp_path / "created"), tmp_path / "model.pt"
+    source.write_bytes(content) if isinstance(content, bytes) else torch.save(content, source)
+    with pytest.raises(UserError, match=rf"model\.pt: .*{why}") as caught:
+        convert_checkpoint(source, str(tiny), tmp_path / "new")
+    assert "\n" not in str(caught.value) and [path.name for path in tmp_path.iterdir()] == ["model.pt"]

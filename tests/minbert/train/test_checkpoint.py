@@ -1,0 +1,137 @@
+"""Guards: the newest whole checkpoint is used, and a crash between any two file operations leaves one.
+
+python -m pytest --import-mode=importlib tests/minbert/train/test_checkpoint.py
+"""
+
+import errno
+import os
+import signal
+import stat
+import sys
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from minbert import UserError
+from minbert.train import checkpoint
+from minbert.train.run import RunFolder
+from tests.toy import MANIFEST
+
+
+def flip(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+DAMAGES: list[Callable[[bytes], bytes]] = [flip, lambda content: content[:-3], lambda content: b""]
+
+
+@pytest.fixture
+def stopped(toy: Any, tmp_path: Path) -> RunFolder:
+    """A run that ended in step 10: step 4 is its best checkpoint, 9 its newest."""
+    run = toy.begin(tmp_path / "run")
+    with pytest.raises(UserError, match="step 10"):
+        toy.fit(run, scores=[0.9, 0.1], save_every=9, objective=toy.Objective(scalars={9: {"loss": float("nan")}}))
+    assert checkpoint.steps(run.checkpoints) == [4, 9]
+    return run
+
+
+@pytest.mark.parametrize("name", ["state.json", "model.safetensors", "optimizer.safetensors"])
+@pytest.mark.parametrize("damage", DAMAGES, ids=["flipped", "cut", "empty"])
+def test_newest_whole_checkpoint_is_used(
+    toy: Any, stopped: RunFolder, name: str, damage: Callable[[bytes], bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    *_, whole = toy.fit(toy.begin(stopped.path.parent / "whole"), scores=[0.9, 0.1, 0.2])
+    path = stopped.checkpoints / "step-00000009" / name
+    path.write_bytes(damage(path.read_bytes()))
+    _, state, seen = toy.fit(stopped, scores=[0.9, 0.1, 0.2], resume=True)
+    assert capsys.readouterr().err == f"note: {path} is damaged; the run goes on from step 4\n"
+    assert torch.equal(seen[-1], whole[-1])
+    assert state.kept_step == 4
+
+
+def test_no_whole_checkpoint_is_an_error(stopped: RunFolder) -> None:
+    (stopped.checkpoints / "step-00000004" / "model.safetensors").unlink()  # the kept one, which both need
+    with pytest.raises(UserError, match=r"step-00000004/model\.safetensors is damaged; no checkpoint is whole"):
+        stopped.start_session(MANIFEST)
+    assert checkpoint.steps(stopped.checkpoints) == [4, 9]
+
+
+def test_unsyncable_folder_stops_nothing(toy: Any, run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some file systems cannot flush a folder."""
+    fsync = os.fsync
+
+    def refuse_folders(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refuse_folders)
+    _, state, _ = toy.fit(run)
+    assert state.finished
+
+
+def train(toy: Any, folder: Path) -> torch.Tensor:
+    run = RunFolder(folder)
+    model, *_ = toy.fit(run, baseline=0.5, save_every=3, evaluate_every=6, resume=True)
+    return model.weight
+
+
+def crash(toy: Any, folder: Path, point: int, full: bool) -> int:
+    """Train in another process that before its file operation `point` is killed, or finds the disk full once.
+
+    Returns its exit code; if it is 0, the number of operations is in a file beside the folder.
+    """
+    if not (child := os.fork()):
+        code = 1
+        numbers = count()
+        fsync = os.fsync
+        sys.dont_write_bytecode = True
+
+        def operation(event: str, arguments: tuple[Any, ...]) -> None:
+            writes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+            if not writes and event not in ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "fsync"):
+                return
+            if next(numbers) == point:
+                if full:
+                    raise OSError(errno.ENOSPC, "No space left on device")
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        def audited_fsync(descriptor: int) -> None:
+            sys.audit("fsync")
+            fsync(descriptor)
+
+        try:
+            sys.addaudithook(operation)
+            os.fsync = audited_fsync  # type: ignore[assignment]
+            train(toy, folder)
+            (folder.parent / "operations").write_text(str(next(numbers)))
+            code = 0
+        except OSError as error:
+            code = error.errno or 1
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.parametrize("every", [37, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("full", [False, True], ids=["kill", "full disk"])
+def test_crash_leaves_whole_checkpoints(toy: Any, tmp_path: Path, full: bool, every: int) -> None:
+    """Before a file operation of the whole run, saves and the deletion of old checkpoints included."""
+    whole = train(toy, tmp_path / "whole")  # first, as the first update of a process makes a folder for torch
+    assert crash(toy, tmp_path / "counted", -1, full) == 0
+    operations = int((tmp_path / "operations").read_text())
+    assert operations > 80
+    for point in range(0, operations, every):
+        folder = tmp_path / f"run{point}"
+        code = crash(toy, folder, point, full)
+        assert code in ((errno.ENOSPC, 0) if full else (-signal.SIGKILL,)), point
+        _, damages = checkpoint.newest_whole(folder / "checkpoints")
+        assert not damages, point
+        assert torch.equal(train(toy, folder), whole), point
+        assert checkpoint.steps(folder / "checkpoints") == [12], point
+        assert not [*folder.rglob(".*")], point

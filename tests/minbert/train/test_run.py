@@ -1,0 +1,127 @@
+"""Guards: a run's folder: its lock, sessions, metrics and what a kill leaves; nothing is lost or mixed.
+
+python -m pytest --import-mode=importlib tests/minbert/train/test_run.py
+"""
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from minbert import UserError
+from minbert.train import checkpoint
+from minbert.train.run import RunFolder, environment
+from tests.toy import MANIFEST
+
+
+def test_locked_folder_names_its_holder(tmp_path: Path) -> None:
+    with RunFolder.open(tmp_path / "run", resume=False, identity={}):
+        with (
+            pytest.raises(UserError, match=f"is in use by process {os.getpid()} on"),
+            RunFolder.open(tmp_path / "run", resume=True, identity={}),
+        ):
+            pass
+        assert (tmp_path / "run").is_dir()
+    assert not (tmp_path / "run").exists(), "nothing was written into it"
+
+
+def test_resuming_works_without_locks(
+    toy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Some network folders have none; a killed run has left its lock file there."""
+
+    def flock(*_: Any) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    folder = toy.begin(tmp_path / "run").path
+    (folder / ".minbert.lock").write_text("process 1 on node")
+    with RunFolder.open(folder, resume=True, identity={}) as run:
+        _, state, _ = toy.fit(run, resume=True)
+    assert state.finished
+    assert "has no locks" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["gone", "begun again"])
+def test_removed_folder_stays_removed(toy: Any, tmp_path: Path, again: bool) -> None:
+    """Also if another run has begun in its place."""
+
+    def remove(*_: Any) -> None:
+        shutil.rmtree(tmp_path / "run")
+        if again:
+            toy.begin(tmp_path / "run")
+            (tmp_path / "run" / ".minbert.lock").write_text("process 1")
+
+    with (
+        pytest.raises(UserError, match="was removed while the run was training"),
+        RunFolder.open(tmp_path / "run", resume=False, identity={}) as run,
+    ):
+        run.start_session(MANIFEST)
+        toy.fit(run, objective=toy.Objective(after={5: remove}), save_every=1)
+    assert (tmp_path / "run").exists() == again
+    assert checkpoint.steps(run.checkpoints) == []
+
+
+def test_folder_of_others_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with (
+        pytest.raises(UserError, match="is not empty and holds no run"),
+        RunFolder.open(tmp_path, resume=True, identity={}),
+    ):
+        pass
+
+
+def test_remains_of_a_kill_are_swept(toy: Any, tmp_path: Path) -> None:
+    run = toy.begin(tmp_path / "run")
+    with pytest.raises(UserError, match="step 10"):
+        toy.fit(run, scores=[0.9, 0.1], save_every=9, objective=toy.Objective(scalars={9: {"loss": float("nan")}}))
+    shutil.copytree(run.checkpoints / "step-00000009", run.checkpoints / "step-00000007")
+    unfinished = [".encoder.minbert-77.tmp/1_Pooling", "checkpoints/.step-00000009.minbert-77.tmp"]
+    replaced = [".encoder.minbert-77.old", "checkpoints/.step-00000007.minbert-77.old"]
+    for name in [*unfinished, *replaced, "predictions"]:
+        (run.path / name).mkdir(parents=True)
+    for name in ["predictions/.sst-dev-output.csv.minbert-77.tmp", ".scores.json.minbert-77.tmp", ".notes.2024.old"]:
+        (run.path / name).write_text("")
+    (run.checkpoints / "step-00000009").rename(run.checkpoints / ".step-00000009.minbert-77.old")
+    run.start_session(MANIFEST)
+    assert checkpoint.steps(run.checkpoints) == [4, 7, 9], "a folder that was being replaced comes back"
+    assert [path.name for path in run.path.rglob(".*")] == [".notes.2024.old"]
+
+
+def test_repeated_rows_are_forgotten(toy: Any, run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UserError, match="step 10"):
+        toy.fit(run, save_every=6, log_every=1, objective=toy.Objective(scalars={9: {"loss": float("nan")}}))
+    assert checkpoint.steps(run.checkpoints) == [4, 8]
+    path = run.path / "metrics.jsonl"
+    lines = path.read_bytes().splitlines()
+    assert json.loads(lines[-1])["step"] == 9
+    path.write_bytes(b"\n".join([lines[0], b"\0" * 40, *lines[1:], b'{"kind": "tra']))
+    run.start_session(MANIFEST)
+    rows = [(row["kind"], row["step"]) for row in run.metrics()]
+    evaluation = rows.index(("evaluation", 4))
+    assert rows[evaluation + 1 :] == [("train", 5), ("train", 6), ("train", 7), ("train", 8)]
+    assert f"note: {path}: 1 unreadable line dropped" in capsys.readouterr().err
+
+
+def test_sessions_record_steps_and_changes(toy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = RunFolder(tmp_path / "run")
+    changes = []
+    for instructions in ("AVX512_CORE_BF16", "AVX512_CORE_BF16", "AVX2"):
+        monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", instructions)
+        manifest = {"settings": {}, "command": instructions, "environment": environment(torch.device("cpu"))}
+        changes.append(run.start_session(manifest))
+        if len(changes) == 1:
+            with pytest.raises(UserError):
+                toy.fit(run, objective=toy.Objective(scalars={9: {"loss": float("nan")}}))
+    assert changes == [[], [], ["instructions AVX2 (was AVX512_CORE_BF16)"]]
+    manifest = json.loads((run.path / "manifest.json").read_text())
+    assert manifest["command"] == "AVX512_CORE_BF16"
+    assert [(session["from_step"], session["to_step"]) for session in manifest["sessions"]] == [(0, 8), (8, 8), (8, 8)]
+    assert manifest["sessions"][2]["command"] == "AVX2"
+    assert manifest["sessions"][0]["seconds"] > 0

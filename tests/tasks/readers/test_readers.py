@@ -1,0 +1,232 @@
+"""Guards: the reader of a file is found by its first line, and no row is lost: read = kept + skipped + other splits.
+
+python -m pytest --import-mode=importlib tests/tasks/readers/test_readers.py
+"""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from minbert.token_cache import Issue, Row
+from minbert.tokenizer import Tokenizer
+from tasks.readers import KINDS, kind_of, open_as, read_texts, senteval, text_key, tokenised
+
+ONE, PAIR = ("It is warm.",), ("It is warm.", "It isn't cold.")
+TWO = "It is warm.\tIt isn't cold."
+COURSE = ("it is warm .", "it isn 't cold .")
+HEAD = "\tid\tsentence1\tsentence2"
+SICK = f"pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n5\t{TWO}\t2.5\tCONTRADICTION\n"
+MRPC = f"\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\t{TWO}\n"
+BARS = "x-1||It is warm.||It isn't cold.||"
+
+# kind, file name, content, split, id, texts, label (None: none)
+GOOD = [
+    ("lines", "a.txt", "It is warm.\n", "train", "1", ONE, None),
+    ("single", "a", "\tid\tsentence\tsentiment\n0\tQ\tIt is warm.\t4\n", "train", "q", ("it is warm.",), 4),
+    ("single", "a", "0\t\tid\tsentence\n0\t0\tQ\tIt is warm.\n", "test", "q", ("it is warm.",), None),
+    ("single", "a", "It is warm. \t1\n", "train", "1", ONE, 1),
+    ("single", "a", "LOC:city It is warm.\n", "train", "1", ONE, 4),
+    ("single", "a.tsv", "sentence\tlabel\nIt is warm.\t0\n", "train", "2", ONE, 0),
+    ("single", "a.jsonl", '{"text": "It is warm.", "label": 2}\n', "train", "1", ONE, 2),
+    ("single", "a.csv", "text,id\nIt is warm.,K\n", "test", "k", ONE, None),
+    ("pair-class", "a", f"{HEAD}\tis_duplicate\n0\tQ\t{TWO}\t1.0\n", "train", "q", COURSE, 1),
+    ("pair-class", "a.txt", MRPC, "train", "2", PAIR, 1),
+    ("pair-class", "a.txt", f"{TWO}\t0\n", "train", "1", PAIR, 0),
+    ("pair-class", "a", f"id\tquestion1\tquestion2\tis_duplicate\n3\t{TWO}\t1\n", "train", "3", PAIR, 1),
+    ("pair-class", "a", "sentence1,sentence2,label\nIt is warm.,It isn't cold.,1\n", "train", "2", PAIR, 1),
+    ("pair-class", "a", f"\ufeff1\t\ufeff{TWO}\t1\r\n", "train", "1", PAIR, 1),
+    ("pair-class", "a", f"{BARS}0\n", "train", "1", PAIR, 0),
+    ("pair-score", "a", f"{HEAD}\tsimilarity\n0\tQ\t{TWO}\t2.5\n", "dev", "q", COURSE, 2.5),
+    ("pair-score", "a", f"{HEAD}\n0\tQ\t{TWO}\n", "test", "q", COURSE, None),
+    ("pair-score", "a.csv", f"main\tx\t2012\t01\t2.500\t{TWO}\n", "train", "1", PAIR, 2.5),
+    ("pair-score", "a.txt", SICK, "train", "5", PAIR, 2.5),
+    ("pair-score", "a", f"index\tsentence1\tsentence2\tscore\n0\t{TWO}\t2.5\n", "train", "2", PAIR, 2.5),
+    ("pair-score", "a", '1\tIt is warm.\t"It ""is"" cold."\t1\n', "train", "1", ("It is warm.", 'It "is" cold.'), 1),
+    ("pair-score", "a", f"text_1\ttext_2\tlabel\n{TWO}\t1\n", "train", "2", PAIR, 1),
+    ("pair-score", "a", f"id\tsentence1\tsentence2\tlabel\n11\t{TWO}\t1\n", "train", "11", PAIR, 1),
+    ("pair", "a", f"{TWO}\n", "train", "1", PAIR, None),
+    ("nli", "a.txt", SICK, "train", "5", PAIR, 2),
+    ("nli", "a.tsv", f"premise\thypothesis\tlabel\n{TWO}\tentailment\n", "train", "2", PAIR, 0),
+    ("triplet", "a.csv", "sent0,sent1,hard_neg\nA,B,C\n", "train", "2", ("A", "B", "C"), None),
+    ("triplet", "a.tsv", "anchor\tpositive\r\nA\tB\r\n", "train", "2", ("A", "B"), None),
+    (
+        "triplet",
+        "a",
+        'positive\tanchor\tnegative\tx\nb, c\ta\t"n" too\t1\n',
+        "train",
+        "2",
+        ("a", "b, c", '"n" too'),
+        None,
+    ),
+    ("triplet", "a", '{"negative": "C", "anchor": "A", "positive": "B"}\n', "train", "1", ("A", "B", "C"), None),
+]
+
+
+@pytest.mark.parametrize("case", GOOD, ids=lambda case: f"{case[0]}-{case[4]}")
+def test_a_form_is_recognised(write: Callable, case: tuple) -> None:
+    kind, name, content, split, row_id, texts, label = case
+    path = write(content, name)
+    data = open_as(path, kind, split)
+    assert data.num_texts == len(texts)
+    assert [(row.id, row.texts) for row in data.rows] == [(row_id, texts)]
+    assert data.rows[0].label == label or (label is None and math.isnan(data.rows[0].label))
+    assert [tuple(map(text_key, row.texts)) for row in read_texts(path).rows] == [tuple(map(text_key, texts))]
+
+
+# kind, split, file name, content, kept, skipped, rows of other splits
+LAW = [
+    ("lines", "", "a.txt", "x\n\ny\n", 2, 1, 0),
+    ("single", "", "a.tsv", "sentence\tlabel\nx\t1\n\t1\ny\t0\n", 2, 1, 0),
+    ("single", "", "a", "x\t1\n\t1\ny\t0\n", 2, 1, 0),
+    ("single", "dev", "a.csv", "sentence,label,split\nx,1,train\ny,0,dev\n,0,dev\n", 1, 1, 1),
+    ("pair-class", "train", "a", f"{HEAD}\tis_duplicate\n0\ta\tx\ty\t1\n1\tb\tx\ty\t\n2\tc\t\ty\t1\n", 1, 2, 0),
+    ("pair-class", "dev", "a", f"{HEAD}\tis_duplicate\n0\ta\tx\ty\t1\n1\tb\tx\ty\t\n2\tc\t\ty\t1\n", 2, 1, 0),
+    ("pair-class", "test", "a", f"{HEAD}\n0\ta\tx\t\n1\tb\t\t\n", 2, 0, 0),
+    ("pair-class", "", "a.txt", "x\ty\t1\n\ty\t0\n", 1, 1, 0),
+    ("pair-score", "", "a.csv", f"main\tx\t2012\t01\t2.5\t{TWO}\nmain\tx\t2012\t02\t2.5\t\ty\n", 1, 1, 0),
+    ("pair", "", "a", "x\ty\n\ty\n", 1, 1, 0),
+    ("nli", "", "a.tsv", "premise\thypothesis\tlabel\nx\ty\t-\nx\ty\tneutral\nx\t\tneutral\n", 1, 2, 0),
+    ("triplet", "", "a.jsonl", '{"anchor": "x", "positive": "y"}\n{"anchor": "", "positive": "y"}\n', 1, 1, 0),
+]
+
+
+@pytest.mark.parametrize(("kind", "split", "name", "content", "kept", "skipped", "others"), LAW)
+def test_read_is_kept_plus_skipped(
+    write: Callable, tiny: Path, kind: str, split: str, name: str, content: str, kept: int, skipped: int, others: int
+) -> None:
+    path = write(content, name)
+    data = open_as(path, kind, split)
+    assert (len(data.rows), len(data.skipped), data.other_splits) == (kept, skipped, others)
+    entry = tokenised(path, kind, Tokenizer.load(tiny), split).manifest_entry()
+    assert entry["read"] == kept + skipped + others
+    assert (entry["kept"], len(entry["skipped"]), entry.get("left_out", 0)) == (kept, skipped, others)
+
+
+def test_no_row_of_sentevals_is_lost(write: Callable) -> None:
+    write("\n4\n2\n", "STS.gs.x.txt")
+    pairs = senteval.read_sts_input(write("a\tb\nc\td\n\td\n", "STS.input.x.txt"))
+    assert (len(pairs.rows), len(pairs.skipped)) == (1, 2)
+    sentences = senteval.polarity(write("a\n\n", "x.pos"), write("b\n", "x.neg"))
+    assert (len(sentences.rows), len(sentences.skipped)) == (3, 0)
+
+
+def test_read_texts_keeps_the_original(write: Callable) -> None:
+    path = write("\tid\tsentence\tsentiment\n0\tA\t It's \t9\n1\tB\t\t1\n")
+    data = read_texts(path, "single")
+    assert data.rows == [Row("A", ("It's",))]
+    assert data.skipped == [Issue(3, "sentence: empty")]
+
+
+def test_quoted_line_breaks_are_read(write: Callable) -> None:
+    path = write('id\tsentence1\tsentence2\tis_duplicate\n1\t"a\nb"\tc\t1\n')
+    assert [row.texts for row in read_texts(path).rows] == [("a\nb", "c")]
+
+
+def test_texts_need_no_gold_scores(write: Callable) -> None:
+    write("\n4\n", "STS.gs.x.txt")
+    path = write("a\tb\nc\td\n", "STS.input.x.txt")
+    data = open_as(path, "pair-score")
+    assert (data.rows, data.skipped) == ([Row("2", ("c", "d"), 4.0)], [Issue(1, "no gold score")])
+    assert [row.texts for row in read_texts(path).rows] == [("a", "b"), ("c", "d")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "words"),
+    [
+        ("single", "id\tsentence\n", "no column 'sentiment' (or label, class): rename the header's, 'id', 'sentence'"),
+        ("triplet", "anchor,negative\na,b\n", "no column 'sent1' (or positive): rename the header's, 'anchor', 'nega"),
+    ],
+)
+def test_unknown_headers_are_errors(write: Callable, refusal: Callable, kind: str, content: str, words: str) -> None:
+    assert refusal(open_as, write(content), kind).startswith(f"file.csv:1: {words}")
+    assert refusal(kind_of, write(content), [kind]).startswith(f"file.csv:1: {words}")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_empty_and_missing_files_are_errors(write: Callable, refusal: Callable, kind: str) -> None:
+    path = write("")
+    assert refusal(open_as, path, kind) == "file.csv: the file is empty"
+    path.unlink()
+    assert refusal(open_as, path, kind).startswith("file.csv: cannot be read: No such file")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "what"),
+    [
+        ("a.parquet", b"PAR1\x15\x04\x15\x00PAR1", "is a Parquet file"),
+        ("a.json", b'[{"sentence": "x", "label": 1}]', "is a JSON array"),
+        ("a.json", b'[\n  {"sentence": "x", "label": 1}\n]', "is a JSON array"),
+        ("a.csv", b"sentence;label\nx;1\n", "separated by semicolons"),
+        ("a.csv", b"a fine film, really,1\n", "has no header"),
+    ],
+)
+def test_other_formats_are_named(write: Callable, refusal: Callable, name: str, content: bytes, what: str) -> None:
+    path = write(content, name)
+    assert what in refusal(open_as, path, "single", "train")
+    assert what in refusal(open_as, path, "single", "test")
+
+
+def test_a_split_column_selects_rows(write: Callable, refusal: Callable) -> None:
+    path = write("sentence,label,split\na,0,train\nb,1,Validation\nc,-1,test\nd,1,train\n")
+    ids = {split: [row.id for row in open_as(path, "single", split).rows] for split in ("train", "dev", "test")}
+    assert ids == {"train": ["2", "5"], "dev": ["3"], "test": ["4"]}
+    path = write("sentence,label,split\na,0,train\nb,1,test\n")
+    assert len(open_as(path, "single").rows) == 2
+    assert "no row of the split 'dev'" in refusal(open_as, path, "single", "dev")
+    path = write('{"text": "a", "label": 1, "split": "test"}\n{"text": "b", "label": 1, "split": "train"}\n', "a.jsonl")
+    assert [row.texts for row in open_as(path, "single", "train").rows] == [("b",)]
+
+
+@pytest.mark.parametrize("header", ["id\tsentence\tsentiment", "id\tsentence\tlabel"])
+@pytest.mark.parametrize("label", ["-1", "-1.0", ""])
+def test_placeholder_labels_are_no_labels(write: Callable, refusal: Callable, header: str, label: str) -> None:
+    path = write(f"{header}\na\tuneasy mishmash\t{label}\nb\tgood\t1\n")
+    labels = [row.label for row in open_as(path, "single", "test", classes=5).rows]
+    assert math.isnan(labels[0]) and labels[1] == 1
+    assert "file.csv:2:" in refusal(open_as, path, "single", "dev")
+
+
+def test_repeated_headers_are_skipped(write: Callable) -> None:
+    for header in ("sentence,label", "id\tsentence\tsentiment"):
+        row = ",".join(["x", "1"]) if "," in header else "a\tx\t1"
+        data = open_as(write(f"{header}\n{row}\n{header}\n"), "single")
+        assert len(data.rows) == 1
+        assert data.skipped == [Issue(3, "repeats the header")]
+
+
+def test_plain_text_has_no_header(write: Callable) -> None:
+    content = "sentence, fragment\nA fine film, really\nwell, hm\n"
+    for data in (read_texts(write(content, "a.txt"), "single"), open_as(write(content, "a.txt"), "lines")):
+        assert [row.texts[0] for row in data.rows] == content.splitlines()
+
+
+def test_carriage_returns_inside_are_errors(write: Callable, refusal: Callable) -> None:
+    """Read as text, a file of old Macintosh line ends would be one row."""
+    for content, line in (("sent0,sent1,hard_neg\rA,B,C\rA,B,C", 1), ("sent0,sent1,hard_neg\nA,B,C\rA,B,C\n", 2)):
+        message = refusal(open_as, write(content), "triplet")
+        assert message == f"file.csv:{line}: a carriage return inside the line; end lines with \\n or \\r\\n"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("A man, playing  a guitar.", "a man , playing a guitar ."),
+        ("Don't!", "do n't"),
+        ("ＡＢＣ　１２", "abc 12"),
+        ("怎么 开通？", "怎么开通"),
+        ("STRASSE", "straße"),
+        ("?!", " ? ! "),
+        ("你好，世界！", "你好 世界"),
+    ],
+)
+def test_text_keys_ignore_case_and_punctuation(one: str, other: str) -> None:
+    assert text_key(one) == text_key(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("a cat", "a cut"), ("?", "!"), ("", "."), ("8 men", "9 men"), ("花", "话")]
+)
+def test_text_keys_tell_letters_apart(one: str, other: str) -> None:
+    assert text_key(one) != text_key(other)

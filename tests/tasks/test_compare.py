@@ -1,0 +1,194 @@
+"""Guards: runs are compared over the rows they have in common, intervals are scipy's, and nothing is left out unsaid.
+
+python -m pytest --import-mode=importlib tests/tasks/test_compare.py
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from minbert.errors import UserError
+from tasks import compare
+from tasks.compare import Difference
+from tasks.metrics import DEV_NORM
+from tasks.record import PredictedRows
+from tasks.runs import Run, read_run
+
+MakeRun = Callable[..., Path]
+RANDOM = np.random.default_rng(4)
+
+
+def rows(ids: str, gold: list[float], predicted: list[float]) -> PredictedRows:
+    return PredictedRows(list(ids), [("",)] * len(ids), np.array(gold), np.array(predicted), None)
+
+
+def differences(first: Run, second: Run, resamples: int) -> list[Difference]:
+    return compare.differences([first.tasks], [second.tasks], resamples=resamples)
+
+
+def scores_of(groups: dict[str, list[int]]) -> pd.DataFrame:
+    """An accuracy for each seed of each group."""
+    cells = [(group, seed, "accuracy", RANDOM.normal(0.5, 0.01)) for group, seeds in groups.items() for seed in seeds]
+    return pd.DataFrame(cells, columns=["group", "seed", "metric", "value"])
+
+
+def test_rows_pair_where_gold_agrees() -> None:
+    first = rows("abcd", [1, 2, 3, np.nan], [1, 1, 1, 1])
+    second = rows("dcxba", [1, 3, 0, 9, 1], [4, 3, 0, 2, 1])
+    aligned = compare.common([first, second])
+    # b has another gold label in the second, d none in the first, x is only in the second
+    assert aligned[0].ids == aligned[1].ids == ["a", "c"]
+    assert aligned[1].predicted.tolist() == [1, 3]
+
+
+def test_rows_pair_where_texts_agree() -> None:
+    first = rows("ab", [1, 2], [1, 1])
+    second = replace(first, texts=[("x",), ("",)])
+    without = replace(first, texts=[(), ()])
+    assert [system.ids for system in compare.common([first, second])] == [["b"], ["b"]]
+    assert [system.ids for system in compare.common([second, without])] == [["a", "b"], ["a", "b"]]
+
+
+def test_better_run_has_positive_interval(multitask: MakeRun) -> None:
+    weak = read_run(multitask("weak", skill=0.3))
+    strong = read_run(multitask("strong", skill=0.95))
+    forth = differences(weak, strong, 200)
+    assert [difference.name for difference in forth] == ["sst", "quora", "sts", DEV_NORM]
+    assert all(difference.interval and difference.interval.low > 0 for difference in forth)
+    assert all(difference.interval and difference.interval.high < 0 for difference in differences(strong, weak, 200))
+    # the last of 60 rows has no label
+    assert forth[0].rows == 59
+
+
+def test_dev_norm_is_over_common_rows(multitask: MakeRun) -> None:
+    first = read_run(multitask("long", rows=60))
+    second = read_run(multitask("short", rows=21, seed=2))
+    *tasks, norm = differences(first, second, 200)
+    assert [difference.rows for difference in (*tasks, norm)] == [20, 20, 20, 60]
+    for side in ("first", "second"):
+        sst, quora, sts = (getattr(difference, side) for difference in tasks)
+        assert getattr(norm, side) == pytest.approx((sst + quora + (sts + 1) / 2) / 3)
+    assert norm.second == pytest.approx(second.dev_norm) and norm.first != pytest.approx(first.dev_norm)
+    assert norm.interval is not None and norm.interval.low < norm.value < norm.interval.high
+
+
+def test_runs_of_a_setting_are_averaged(multitask: MakeRun) -> None:
+    first, *others = (read_run(multitask(f"r{seed}", seed=seed, skill=0.6)) for seed in (1, 2, 3))
+    together = compare.differences([first.tasks], [run.tasks for run in others], resamples=50)
+    alone = [differences(first, run, 50) for run in others]
+    for difference, *singles in zip(together, *alone, strict=True):
+        assert difference.second == pytest.approx(np.mean([single.second for single in singles]))
+        assert difference.value == pytest.approx(np.mean([single.value for single in singles]))
+
+
+def test_incomparable_tasks_are_left_out(multitask: MakeRun) -> None:
+    run = read_run(multitask())
+    tasks = {
+        "sst": replace(run.tasks["sst"], rows=None),
+        "quora": replace(run.tasks["quora"], metric="F1"),
+        "sts": run.tasks["sts"],
+    }
+    # nor is there a dev norm
+    assert [difference.name for difference in differences(run, replace(run, tasks=tasks), 5)] == ["sts"]
+
+
+def test_same_seeds_give_paired_interval() -> None:
+    frame = scores_of({"base": [1, 2, 3, 4], "other": [4, 3, 2, 1]})
+    _, other = compare.summary(frame).to_dict("records")
+    values = frame.pivot(index="seed", columns="group", values="value")
+    expected = stats.ttest_1samp(values["other"] - values["base"], 0).confidence_interval(0.95)
+    assert (other["seeds"], other["pairs"]) == (4, 4)
+    assert other["difference"] == pytest.approx(values["other"].mean() - values["base"].mean())
+    assert other["deviation"] == pytest.approx(values["other"].std())
+    assert (other["low"], other["high"]) == pytest.approx((expected.low, expected.high))
+
+
+def test_other_seeds_give_welch_interval() -> None:
+    frame = scores_of({"base": [1, 2, 3], "other": [3, 4, 5, 6]})
+    base, other = compare.summary(frame).to_dict("records")
+    first, second = (frame[frame["group"] == group]["value"] for group in ("base", "other"))
+    expected = stats.ttest_ind(second, first, equal_var=False).confidence_interval(0.95)
+    # the difference is that of the means in the table, although one seed is shared
+    assert other["difference"] == pytest.approx(other["mean"] - base["mean"])
+    assert (other["low"], other["high"]) == pytest.approx((expected.low, expected.high))
+
+
+@pytest.mark.parametrize("seeds", [[1], [2], [2, 3]])
+def test_one_seed_has_no_interval(seeds: list[int]) -> None:
+    base, other = compare.summary(scores_of({"a": [1], "b": seeds})).to_dict("records")
+    assert other["difference"] == pytest.approx(other["mean"] - base["mean"])
+    assert np.isnan(other["low"])
+
+
+def test_group_without_seeds_pairs_with_all() -> None:
+    frame = pd.concat([scores_of({"a": [1, 2, 3]}), scores_of({"b": [0], "c": [0]}).assign(seed=None)])
+    _, single, other = compare.summary(frame, "b").to_dict("records")
+    assert (single["seeds"], other["pairs"]) == (1, 1) and np.isnan(other["low"]) and np.isnan(single["deviation"])
+    trained, single, _ = compare.summary(frame, "a").to_dict("records")
+    assert (trained["seeds"], single["pairs"]) == (3, 3) and single["low"] < single["difference"] < single["high"]
+
+
+def test_seeds_of_a_setting_are_grouped(multitask: MakeRun) -> None:
+    runs = []
+    for seed in (1, 2):
+        run = read_run(multitask(f"r{seed}", seed=seed), f"arm/seed-{seed}")
+        # each starts from the first stage of its seed
+        settings = run.manifest["settings"] | {"encoder": f"cbcl/seed-{seed}/encoder", "weights sha256": str(seed)}
+        runs.append(replace(run, manifest=run.manifest | {"settings": settings}))
+    other = read_run(multitask("other", seed=1))
+    runs.append(replace(other, manifest=other.manifest | {"settings": runs[0].manifest["settings"] | {"power": 0.9}}))
+    groups = compare.group_runs(runs)
+    assert {name: [run.name for run in members] for name, members in groups.items()} == {
+        "arm": ["arm/seed-1", "arm/seed-2"],
+        "other": ["other"],
+    }
+    table = compare.setting_table(groups).rows
+    assert table[table["setting"] == "power"].values.tolist() == [["power", "0.5", "0.9"]]
+
+
+def test_other_data_is_another_group(multitask: MakeRun) -> None:
+    names = ["arm/seed-1", "arm/seed-2", "arm"]
+    runs = [read_run(multitask(f"r{seed}", seed=seed), name) for seed, name in enumerate(names)]
+    runs[2].manifest["settings"]["data train sst"] = "another hash"
+    groups = compare.group_runs(runs)
+    assert [[run.name for run in members] for members in groups.values()] == [names[:2], names[2:]]
+    # the same seed twice is no pair of seeds
+    assert len(compare.group_runs([runs[0], replace(runs[0], name="again")])) == 2
+
+
+def test_every_difference_is_that_of_means(multitask: MakeRun) -> None:
+    """Groups that share a part of their seeds, and other dev rows: all is shown, or a note says what is not."""
+    runs = [read_run(multitask(f"a-seed-{seed}", seed=seed, skill=0.9)) for seed in (1, 2)]
+    for seed in (2, 3):
+        run = read_run(multitask(f"b-seed-{seed}", seed=seed, skill=0.3, rows=40))
+        run.manifest["settings"]["power"] = 0.9
+        runs.append(run)
+    scores, _, table = compare.compare(runs, resamples=20)
+    cells = scores.rows.set_index("run")
+    assert cells["seeds"].to_dict() == {"a": "1, 2", "b": "2, 3"}
+    for row in table.rows.to_dict("records"):
+        means = [float(cells[row["metric"]][group].split(" ± ")[0]) for group in ("a", "b")]
+        assert float(row["difference"].replace("−", "-")) == pytest.approx(means[1] - means[0], abs=1.1e-4)
+        assert row["seeds"] == "unpaired" and row["95%, over seeds"] != "–" != row["95%, over rows"]
+    assert len(table.rows) == 4 and any("39, 59 dev rows, of which 39 are in common" in note for note in table.notes)
+
+
+def test_command_compares_stages_it_can(
+    multitask: MakeRun, contrastive: MakeRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = [multitask("a", skill=0.3), multitask("b", skill=0.95), contrastive("c")]
+    for folder, power in zip(folders, (0.5, 0.9, 0.5)):
+        manifest = json.loads((folder / "manifest.json").read_text())
+        manifest["settings"]["power"] = power
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+    compare.main(list(map(str, folders)))
+    printed = capsys.readouterr().out
+    assert "Differences to a" in printed and "c: of the other stage than a" in printed
+    with pytest.raises(UserError, match="not a run folder"):
+        compare.main([str(folders[0]), str(folders[0] / "dev")])
