@@ -117,7 +117,7 @@ def run_step(
 def vectors_of(model: ContrastiveModel, examples: Examples, rows: np.ndarray) -> list[np.ndarray]:
     """The vectors of each column's texts, one sentence at a time, in float64: [B, D] for each column."""
     columns = []
-    for column in range(examples.cache.columns):
+    for column in range(examples.cache.num_texts):
         vectors = [model.vectors(Ragged.from_lists([examples.sentence(row, column)])) for row in rows]
         columns.append(torch.cat(vectors).detach().double().numpy())
     return columns
