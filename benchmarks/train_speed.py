@@ -113,7 +113,7 @@ class OurTripletStep:
             accelerate(encoder)
         self.model = ContrastiveModel(encoder, "mean", seed=0).to(device).train()
         # the recorded graphs of a GPU
-        self.model.read.active = fast
+        self.model.graphed_vectors.active = fast
         self.optimizer = AdamW(self.model.parameters(), lr=LEARNING_RATE)
         self.train_step = TripletTrainStep(examples, options=LossSettings())
         self.precision = precision
