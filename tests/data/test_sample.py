@@ -12,13 +12,13 @@ from types import ModuleType
 
 import pytest
 
-from minbert.token_cache import Issue, Row
+from data.check import read_files
 from tasks.augment import wordnet
 from tasks.augment.wordnet import TAGGER, WORDNET, WordNet
 from tasks.benchmarks import sets, transfer
-from tasks.contrastive import data
-from tasks.contrastive.settings import PRESETS, ContrastiveSettings
-from tasks.data.check import read_files
+from tasks.contrastive import corpora, dev, nli, triplets
+from tasks.contrastive.nli import FileSettings
+from tasks.presets import PRESETS
 from tasks.readers import senteval
 
 SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
@@ -43,17 +43,29 @@ def whole(real_data: Path) -> Path:
 
 
 def test_only_pairs_without_score_are_skipped() -> None:
-    files = read_files(SAMPLE)
-    assert not [file.broken for file in files if file.broken]
+    files = list(read_files(SAMPLE))
     reasons = {reason for file in files for _, reason in file.skipped}
     assert reasons == {"no gold score"}
-    assert not [file.name for file in files if file.noted]
+    assert not [file.name for file in files if file.warnings]
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_presets_find_their_files(preset: str) -> None:
-    settings = ContrastiveSettings.of(**PRESETS[preset][1] | {"data": str(SAMPLE), "weights": "minilm"})
-    data.check_files(settings)
+PRESETS_OF_STAGE_ONE = [
+    (command, name) for command, presets in PRESETS.items() if command != "multitask_train.py" for name in presets
+]
+
+
+@pytest.mark.parametrize(("command", "preset"), PRESETS_OF_STAGE_ONE)
+def test_presets_find_their_files(command: str, preset: str) -> None:
+    values = PRESETS[command][preset].values
+    files = FileSettings(data=str(SAMPLE), sts_dev=values["sts_dev"], phrases=values.get("phrases", ""))
+    assert dev.find_dev_pairs(files)
+    if "texts" in values:
+        assert corpora.find_texts([values["texts"]], str(SAMPLE)).files
+    elif "objective" in values:
+        assert nli.find_pairs(files)
+        assert bool(nli.find_phrases(files)) == ("phrases" in values)
+    else:
+        assert triplets.find_triplets("", str(SAMPLE)).num_texts == 3
 
 
 @pytest.mark.parametrize("name", [*sets.ENGLISH, *sets.CHINESE])
@@ -66,15 +78,14 @@ def test_scored_sets_have_eight_pairs(name: str) -> None:
 @pytest.mark.parametrize("name", transfer.SETS)
 def test_classes_fill_the_folds(name: str) -> None:
     """Twelve rows of a class leave ten in the training part of one of ten folds, which is divided into ten again."""
-    for split, rows in senteval.classification(SAMPLE, name).items():
-        labels = [row.label for row in rows if isinstance(row, Row)]
+    for split, file in senteval.classification(SAMPLE, name).items():
+        labels = [row.label for row in file.rows]
         counts = [labels.count(label) for label in set(labels)]
         assert min(counts) >= {"all": 12, "train": 10}.get(split, 1)
 
 
 def test_blank_gold_lines_are_kept_apart() -> None:
-    rows = [row for subset in senteval.scored(SAMPLE, "STS15").values() for row in subset]
-    assert sum(isinstance(row, Issue) for row in rows) == 4
+    assert sum(len(subset.skipped) for subset in senteval.scored(SAMPLE, "STS15").values()) == 4
 
 
 # WordNet
