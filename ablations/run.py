@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -51,6 +51,8 @@ class Runner:
                 # a run comes after the one that it starts from, so waiting for that always ends
                 before = futures.get(one.start) if one.start else None
                 futures[one.folder] = pool.submit(self._finish, one, before)
+            # inside the block, so that a signal is passed on
+            wait(futures.values())
         for future in futures.values():
             future.result()
         if self.stopped:

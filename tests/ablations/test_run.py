@@ -4,7 +4,10 @@ python -m pytest --import-mode=importlib tests/ablations/test_run.py
 """
 
 import json
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pandas as pd
@@ -95,3 +98,19 @@ def test_missing_data_fails_once(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--data"):
         run("sample", "--data", str(tmp_path), "--runs", str(tmp_path))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_stopped_study_is_resumed(study: list[str], tmp_path: Path) -> None:
+    words = [str(tmp_path) if word == str(folder_of(study).parent) else word for word in study]
+    process = subprocess.Popen([sys.executable, str(ROOT / "ablations" / "run.py"), *words])
+    arm = tmp_path / "sample" / "0.1" / "seed-1"
+    while not (arm / "manifest.json").is_file():
+        time.sleep(0.05)
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 130
+    assert not (arm / "scores.json").is_file()
+    assert run(*words) == 1, "the arm that fails"
+    whole = folder_of(study) / "0.1" / "seed-1"
+    assert (arm / "scores.json").read_text() == (whole / "scores.json").read_text()
