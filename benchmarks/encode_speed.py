@@ -1,49 +1,40 @@
-"""Time of encoding sentences compared with sentence-transformers, interleaved, and what the vectors are worth.
+"""Time of encoding sentences beside sentence-transformers, from texts to vectors.
 
-    DATA_DIR=... python -m benchmarks.encode_speed --length 32 --sentences 960
-    DATA_DIR=... python -m benchmarks.encode_speed --peers peers/bin/python       also ONNX and OpenVINO
+    python -m benchmarks.encode_speed --data DIR --length 32 --sentences 960
+    python -m benchmarks.encode_speed --data DIR --device cuda
 
-`Encoder.encode` and `SentenceTransformer.encode` get the same distinct sentences, --sentences a call, from texts to
-vectors; both include tokenisation and sorting by length. bf16, where the device has it, is autocast on both sides.
-Theirs is shown with its default batch size and, where another is faster, with the fastest. --peers is the Python of
-an environment for `benchmarks/peer.py`, whose docstring says how to make it. Beside the times stand Spearman's rho on
-STS-B test and the least cosine between a sentence's vector and that of minbert in fp32.
+`Encoder.encode` and `SentenceTransformer.encode` get the same distinct sentences of NLI triplets, --sentences a call;
+both tokenise them and sort them by length. Theirs has its default batch size, and the fastest of some others. The least
+cosine is that between a sentence's vector and minbert's in fp32.
 """
 
-import argparse
-import json
-import os
-import subprocess
-import tempfile
-import warnings
 from collections.abc import Callable
-from pathlib import Path
-from subprocess import DEVNULL, PIPE
-from typing import Any
 
 import numpy as np
-import torch
 from sentence_transformers import SentenceTransformer
-from transformers.utils import logging
 
-from benchmarks import harness
-from benchmarks.peer import BACKENDS
-from minbert import BertModel, Encoder, UserError, weights
+from benchmarks.train_speed import (
+    describe_machine,
+    flags,
+    measure,
+    precisions_of,
+    read_triplets,
+    shuffled,
+    timing_table,
+)
+from minbert import BertModel, Encoder, weights
 from minbert.fast import accelerate
-from minbert.precision import autocast, supports_bf16
+from minbert.precision import autocast
 from minbert.tokenizer import Tokenizer
 from minbert.train import cli
-from tasks.benchmarks import sets
-from tasks.benchmarks.sets import ScoredSet
-from tasks.contrastive.evaluation import unit
-from tasks.metrics import spearman
 
-DEFAULT, SIZES = 32, (16, 64, 128, 256)  # batch sizes tried for their `encode`
+SIZES = (32, 16, 64, 128, 256)
+"""The batch sizes of their `encode`, the default first."""
 Encode = Callable[[list[str]], np.ndarray]
 
 
 def their_encode(model: SentenceTransformer, precision: str, size: int) -> Encode:
-    """Their `encode` with the given precision and batch size."""
+    """Their `encode` in a number format, with a batch size."""
 
     def encode(texts: list[str]) -> np.ndarray:
         with autocast(precision, model.device):
@@ -53,100 +44,49 @@ def their_encode(model: SentenceTransformer, precision: str, size: int) -> Encod
     return encode
 
 
-class Peer:
-    """`benchmarks/peer.py` in a process of its own; a call returns the seconds that it took there."""
-
-    def __init__(self, python: Path, backend: str, folder: Path, length: int) -> None:
-        script = Path(__file__).with_name("peer.py")
-        words = [str(python), str(script), backend, str(folder), str(length), str(torch.get_num_threads())]
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        self.process = subprocess.Popen(words, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, text=True, env=environment)
-        self._answer(backend)
-
-    def __call__(self, texts: list[str], out: str | None = None) -> float:
-        """Encode, and write the vectors to `out` if it is given."""
-        assert self.process.stdin is not None
-        print(json.dumps({"texts": texts, "out": out}), file=self.process.stdin, flush=True)
-        return float(self._answer("a call")["seconds"])
-
-    def vectors(self, texts: list[str]) -> np.ndarray:
-        """The vectors: float32 [texts, D]."""
-        with tempfile.NamedTemporaryFile(suffix=".npy") as file:
-            self(texts, file.name)
-            vectors: np.ndarray = np.load(file.name)
-        return vectors
-
-    def _answer(self, what: str) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise UserError(f"--peers: {what} failed (benchmarks/peer.py, run by hand, says why)")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-
-def quality(encode: Encode, texts: list[str], exact: np.ndarray, pairs: ScoredSet | None) -> dict[str, str]:
-    """Cells of a table: Spearman's rho on the pairs if there are any, and the least cosine to the vectors `exact`."""
-    cosines = (unit(encode(texts)) * unit(exact)).sum(1)
-    cells = {"least cosine": f"{cosines.min():.4f}"}
-    if pairs is not None:
-        first, second = (unit(encode([pair[side] for pair in pairs.pairs])) for side in (0, 1))
-        rho = spearman((first * second).sum(1), pairs.gold)
-        cells = {"STS-B rho": f"{100 * rho:.2f}" if rho is not None else ""} | cells
-    return cells
-
-
-def contestants(folder: Path, length: int, texts: list[str], device: torch.device) -> dict[str, Encode]:
-    """Both libraries in fp32, and in bf16 if the device has it; theirs with its default and its fastest batch size."""
-    model, tokenizer = SentenceTransformer(str(folder), device=str(device)), Tokenizer.load(folder)
-    model.max_seq_length = length
-    encoders: dict[str, Encode] = {}
-    for precision in ("bf16", "fp32") if supports_bf16(device) else ("fp32",):
-        theirs = {size: their_encode(model, precision, size) for size in (DEFAULT, *SIZES)}
-        seconds = harness.measure(theirs, [texts] * 6, 1, device)
-        best = min(seconds, key=lambda size: float(seconds[size].median()))
-        name = f"sentence-transformers {precision}, batches"
-        ours = accelerate(BertModel.from_pretrained(folder)).to(device)
-        encoders[f"minbert {precision}"] = Encoder(ours, tokenizer, precision=precision, max_length=length).encode
-        encoders[f"{name} of {DEFAULT} (default)"] = theirs[DEFAULT]
-        if best != DEFAULT:
-            encoders[f"{name} of {best} (fastest)"] = theirs[best]
-    return encoders
-
-
-def compare(folder: Path, length: int, options: argparse.Namespace) -> None:
-    """Time calls and print the table."""
-    cache = harness.triplets(options.data, options.weights, length).cache
-    texts = list(dict.fromkeys(text for row in cache.rows() for text in row.texts))
-    batches = harness.shuffled(len(texts), options.sentences, options.warmup + options.batches)
-    calls = [[texts[index] for index in batch] for batch in batches]
-    encoders = contestants(folder, length, calls[0], options.device)
-    peers = {
-        f"sentence-transformers {backend}": Peer(options.peers, backend, folder, length)
-        for backend in (BACKENDS if options.peers else ())
-    }
-    seconds = harness.measure({**encoders, **peers}, calls, options.warmup, options.device)
-    exact = encoders["minbert fp32"](calls[0])
-    pairs = sets.read(options.data, ["STS-B"])[0] if (options.data / "senteval").is_dir() else None
-    every = encoders | {name: peer.vectors for name, peer in peers.items()}
-    worth = {name: quality(encode, calls[0], exact, pairs) for name, encode in every.items()}
-    title = f"{options.batches} calls with {options.sentences} sentences of at most {length} tokens"
-    print(harness.table(title, seconds, "call", worth))
+def least_cosine(vectors: np.ndarray, exact: np.ndarray) -> float:
+    """The least cosine between two vectors of one sentence: both [sentences, D]."""
+    lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(exact, axis=1)
+    return float(((vectors * exact).sum(1) / lengths).min())
 
 
 def main() -> None:
-    """Read the sentences of the triplets, then time calls at each length."""
-    parser = harness.parser(__doc__, "NLI triplets (default: $DATA_DIR, else data/sample)", 20, 10)
-    parser.add_argument("--length", type=int, nargs="+", default=[32], help="longest sentence in tokens (default: 32)")
+    """Time the calls and print the table."""
+    parser = flags(__doc__)
     parser.add_argument("--sentences", type=int, default=1920, help="sentences of a call (default: %(default)s)")
-    parser.add_argument("--peers", type=Path, metavar="PYTHON", help="also ONNX and OpenVINO, by this Python")
-    options = harness.parse(parser)
-    warnings.filterwarnings("ignore", message=".*truncated")
-    logging.disable_progress_bar()
+    options = parser.parse_args()
+    device = options.device
     folder = weights.resolve(options.weights)
-    harness.print_machine("torch", "sentence-transformers", "transformers")
-    for length in options.length:
-        compare(folder, length, options)
+    cache = read_triplets(options.data, folder, options.length).cache
+    texts = list(dict.fromkeys(text for row in cache.rows() for text in row.texts))
+    calls = []
+    for numbers in shuffled(len(texts), options.sentences, options.warmup + options.batches):
+        calls.append([texts[number] for number in numbers])
+
+    theirs = SentenceTransformer(str(folder), device=str(device))
+    theirs.max_seq_length = options.length
+    encoders: dict[str, Encode] = {}
+    for precision in precisions_of(device):
+        for name in ("minbert", "minbert plain"):
+            model = BertModel.from_pretrained(folder)
+            if name == "minbert":
+                accelerate(model)
+            tokenizer = Tokenizer.load(folder)
+            encoder = Encoder(model.to(device), tokenizer, precision=precision, max_length=options.length)
+            encoders[f"{name} {precision}"] = encoder.encode
+        by_size = {str(size): their_encode(theirs, precision, size) for size in SIZES}
+        trials = measure(by_size, calls[:1] * 4, 1, device)
+        fastest = min(trials, key=lambda size: float(np.median(trials[size])))
+        for size in dict.fromkeys([str(SIZES[0]), fastest]):
+            encoders[f"sentence-transformers {precision}, batches of {size}"] = by_size[size]
+
+    seconds = measure(encoders, calls, options.warmup, device)
+    title = f"{options.sentences} sentences of at most {options.length} tokens"
+    table = timing_table(title, seconds, next(iter(encoders)))
+    exact = encoders["minbert fp32"](calls[0])
+    table.rows["least cosine"] = [f"{least_cosine(encode(calls[0]), exact):.4f}" for encode in encoders.values()]
+    cli.say(describe_machine("torch", "sentence-transformers"))
+    cli.say(table.markdown())
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ laid out, to compare times: in fp32, batches of any lengths, attention that is n
 """
 
 import argparse
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -23,7 +24,6 @@ from torch import Tensor, nn
 from transformers import AutoTokenizer, BertModel, PreTrainedTokenizerBase, get_linear_schedule_with_warmup
 from transformers.utils import logging
 
-from benchmarks.harness import CPU, SAMPLE
 from minbert import weights
 from minbert.precision import autocast, choose
 from minbert.token_cache import Row
@@ -31,6 +31,8 @@ from minbert.train import cli
 from tasks import readers
 from tasks.registry import TASKS
 
+CPU = torch.device("cpu")
+SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample"
 OUTPUTS = {"sst": 5, "quora": 1, "sts": 1}
 
 
@@ -55,8 +57,9 @@ def rows_of(task: str, split: str, data: Path, limit: int = 0) -> list[Row]:
     kind = TASKS[task]()
     path = readers.find_file(data, "course", [getattr(kind.files, split)])
     rows = readers.open_as(path, kind.kind, split, classes=kind.class_count).rows
-    used = [row for row in rows if isinstance(row, Row) and (split == "test" or row.label == row.label)]
-    return used[: limit or None]
+    if split != "test":
+        rows = [row for row in rows if not math.isnan(row.label)]
+    return rows[: limit or None]
 
 
 def encoded(tokenizer: PreTrainedTokenizerBase, rows: list[Row]) -> dict[str, Tensor]:
@@ -70,7 +73,8 @@ def outputs_of(task: str, logits: Tensor) -> Tensor:
     logits = logits.float()
     if task == "sst":
         return logits
-    return 5 * torch.sigmoid(logits.squeeze(-1)) if task == "sts" else logits.squeeze(-1)
+    logits = logits.squeeze(-1)
+    return 5 * torch.sigmoid(logits) if task == "sts" else logits
 
 
 def batches(rows: list[Row], size: int, generator: np.random.Generator, count: int) -> Iterator[list[Row]]:
@@ -80,8 +84,9 @@ def batches(rows: list[Row], size: int, generator: np.random.Generator, count: i
     """
     order = generator.permutation(len(rows))
     for start in range(0, len(rows), count * size):
-        block = sorted((rows[i] for i in order[start : start + count * size]), key=lambda row: sum(map(len, row.texts)))
-        for batch in generator.permutation(-(-len(block) // size)):
+        block = [rows[index] for index in order[start : start + count * size]]
+        block.sort(key=lambda row: sum(map(len, row.texts)))
+        for batch in generator.permutation(math.ceil(len(block) / size)):
             yield block[batch * size : (batch + 1) * size]
 
 
@@ -111,19 +116,22 @@ def fine_tune(options: argparse.Namespace, seed: int) -> list[float]:
     """The dev score after each epoch."""
     torch.manual_seed(seed)
     generator = np.random.default_rng(seed)
-    task, epochs, starter = options.task, options.epochs, options.starter
-    folder, precision = weights.resolve("minilm"), choose("fp32" if starter else "auto", CPU)
-    model = Classifier(folder, OUTPUTS[task], "eager" if starter else "sdpa")
-    tokenizer, kind = AutoTokenizer.from_pretrained(folder), TASKS[task]()
-    train, dev = (rows_of(task, split, options.data, options.limit) for split in ("train", "dev"))
-    total = -(-len(train) // options.batch_size) * epochs
-    optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, weight_decay=0.0, fused=not starter)
-    schedule = get_linear_schedule_with_warmup(optimizer, total // 10, total)
+    task = options.task
+    kind = TASKS[task]()
+    precision = "fp32" if options.starter else choose("auto", CPU)
+    folder = weights.resolve("minilm")
+    model = Classifier(folder, OUTPUTS[task], "eager" if options.starter else "sdpa")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    train = rows_of(task, "train", options.data, options.limit)
+    dev = rows_of(task, "dev", options.data, options.limit)
+    steps = math.ceil(len(train) / options.batch_size) * options.epochs
+    optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, weight_decay=0.0, fused=not options.starter)
+    schedule = get_linear_schedule_with_warmup(optimizer, steps // 10, steps)
     scores: list[float] = []
-    for epoch in range(epochs):
+    for epoch in range(options.epochs):
         started = time.perf_counter()
         model.train()
-        for rows in batches(train, options.batch_size, generator, 1 if starter else 50):
+        for rows in batches(train, options.batch_size, generator, 1 if options.starter else 50):
             optimizer.zero_grad()
             with autocast(precision, CPU):
                 logits = model(encoded(tokenizer, rows))
@@ -134,8 +142,8 @@ def fine_tune(options: argparse.Namespace, seed: int) -> list[float]:
             schedule.step()
         scores.append(dev_score(model, tokenizer, task, dev, precision))
         minutes = (time.perf_counter() - started) / 60
-        cli.say(f"{task} seed {seed} epoch {epoch + 1}/{epochs}: dev {scores[-1]:.4f}, {minutes:.1f} min")
-    if starter:
+        cli.say(f"{task} seed {seed} epoch {epoch + 1}/{options.epochs}: dev {scores[-1]:.4f}, {minutes:.1f} min")
+    if options.starter:
         predict(model, tokenizer, task, rows_of(task, "test", options.data, options.limit), precision)
     return scores
 

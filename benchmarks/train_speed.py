@@ -1,185 +1,349 @@
-"""Time of a training step compared with transformers' BertModel, on the same batches, interleaved in one process.
+"""Time of a training step of either stage beside the library that others train with, on the same batches.
 
-    DATA_DIR=... python -m benchmarks.train_speed                  both shapes, the course's Quora pairs
-    python -m benchmarks.train_speed --shape minilm --batches 100  the packaged MiniLM weights only
+    python -m benchmarks.train_speed --stage 1 --data DIR
+    python -m benchmarks.train_speed --stage 2 --data DIR --device cuda --batch-size 128
 
-A step is: build the batch (padded to its longest pair for transformers, ragged for us), forward to the pooler output
-and a linear head, binary cross-entropy, backward, AdamW, gradients set to None. Dropout is 0.1 everywhere. Both sides
-keep meeting new lengths, for which oneDNN compiles kernels, so medians are shown instead of means. Ratios are computed
-batch by batch. The peak is the speed of one large matrix product in the same number format. The process keeps freed
-memory, as our training scripts do; that saves both sides the same time.
+Stage one is NT-Xent with hard negatives over NLI triplets, beside sentence-transformers' trainer with
+MultipleNegativesRankingLoss. Stage two is a linear head over the pooled vector of Quora pairs, beside transformers'
+BertModel. A step is: build the batch, forward, loss, backward, AdamW. Theirs is padded to its longest text; in stage
+one its collator has tokenised and padded the batch before. "minbert plain" is without `minbert.fast`. All start from
+the same weights, with their dropout. Every batch is run by all of them before the next one; medians are shown with
+quartiles, as oneDNN compiles kernels for each new length. Ratios are taken batch by batch.
 """
 
-from collections.abc import Callable, Sequence
+import argparse
+import os
+import random
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar
 
+import numpy as np
+import pandas as pd
 import torch
 import torch.nn.functional as F
 import transformers
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from benchmarks.harness import cell, measure, parse, parser, peak, print_machine, shuffled, table
-from minbert import AdamW, BertConfig, BertModel, Ragged, weights
+from minbert import AdamW, BertModel, Ragged, UserError, weights
 from minbert.fast import accelerate, keep_freed_memory
 from minbert.fast.graphs import GraphedVectors
-from minbert.precision import DTYPES, autocast
-from minbert.ragged import to_device
-from minbert.token_cache import Row
+from minbert.precision import autocast, supports_bf16
 from minbert.tokenizer import Tokenizer
 from minbert.train import cli
+from minbert.train.loop import StepContext
+from minbert.train.plan import PlannedBatch
+from pretrain_cbcl import LossSettings, TripletTrainStep
 from tasks import readers
+from tasks.contrastive import triplets
+from tasks.contrastive.step import ContrastiveModel
+from tasks.examples import Examples
+from tasks.tables import Table
 
-BATCH, LONGEST, LEARNING_RATE = 32, 512, 2e-5
-Pairs = list[tuple[list[int], list[int], float]]  # token ids, token types, label
-Pooled = Callable[[Pairs], Tensor]
-Step = Callable[[Pairs], None]
+B = TypeVar("B")
+Pair = tuple[list[int], list[int], float]
+"""Token ids, token types, and label of a pair as one input."""
+Triplets = tuple[PlannedBatch, dict[str, Any]]
+"""The same triplets as row numbers, and as tensors that the trainer's collator has padded."""
+LEARNING_RATE = 2e-5
+SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample"
 
 
-def read_pairs(data: Path, tokenizer: Tokenizer) -> Pairs:
-    """The Quora pairs of a folder as `[CLS] a [SEP] b [SEP]`; rows without a sentence or a label are skipped."""
-    path = readers.find_file(data, "course", ["quora-train.csv"])
-    rows = [row for row in readers.open_as(path, "pair-class").rows if isinstance(row, Row)]
-    first, second = (tokenizer.encode([row.texts[side] for row in rows]) for side in (0, 1))
+def measure(
+    steps: Mapping[str, Callable[[B], object]], batches: Sequence[B], warmup: int, device: torch.device
+) -> dict[str, np.ndarray]:
+    """Seconds of each batch after the first `warmup`, by name: float64 [batches - warmup] each."""
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
+    names = list(steps)
+    for number, batch in enumerate(batches):
+        # another one begins each time
+        shift = number % len(names)
+        for name in names[shift:] + names[:shift]:
+            started = time.perf_counter()
+            steps[name](batch)
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            seconds[name].append(time.perf_counter() - started)
+    return {name: np.array(values[warmup:]) for name, values in seconds.items()}
+
+
+def timing_table(title: str, seconds: Mapping[str, np.ndarray], base: str) -> Table:
+    """A row for each name: milliseconds, and the ratio to `base`."""
+    rows = []
+    for name, values in seconds.items():
+        rows.append({"": name, "ms": quartiles(1000 * values), f"times {base}": quartiles(values / seconds[base])})
+    return Table(title, pd.DataFrame(rows))
+
+
+def quartiles(values: np.ndarray) -> str:
+    """Median with quartiles: `2.10 [1.90, 2.50]`."""
+    low, middle, high = np.percentile(values, (25, 50, 75))
+    digits = 0 if middle >= 100 else 2
+    return f"{middle:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def shuffled(rows: int, size: int, count: int) -> list[list[int]]:
+    """`count` batches of `size` row numbers; where there are too few rows, they are shuffled again and repeated."""
+    order: list[int] = []
+    generator = random.Random(0)
+    while len(order) < count * size:
+        order += generator.sample(range(rows), rows)
+    return [order[start : start + size] for start in range(0, count * size, size)]
+
+
+# --- stage one
+
+
+class OurTripletStep:
+    """minbert's step of stage one: token ids from the cache, forward, loss, backward, clipping, AdamW."""
+
+    def __init__(self, folder: Path, examples: Examples, precision: str, device: torch.device, *, fast: bool) -> None:
+        encoder = BertModel.from_pretrained(folder)
+        if fast:
+            accelerate(encoder)
+        self.model = ContrastiveModel(encoder, "mean", seed=0).to(device).train()
+        # the recorded graphs of a GPU
+        self.model.graphed_vectors.active = fast
+        self.optimizer = AdamW(self.model.parameters(), lr=LEARNING_RATE)
+        self.train_step = TripletTrainStep(examples, options=LossSettings())
+        self.precision = precision
+        self.device = device
+
+    def __call__(self, batch: Triplets) -> Tensor:
+        """One update; returns the loss."""
+        planned, _ = batch
+        context = StepContext(0, planned.number, self.precision, self.device)
+        metrics = self.train_step.backward(self.model, planned, context)
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return metrics["loss"]
+
+
+class TheirTripletStep:
+    """What sentence-transformers' trainer does with a batch, without its callbacks and its logging."""
+
+    def __init__(self, folder: Path, length: int, size: int, precision: str, device: torch.device) -> None:
+        self.model = SentenceTransformer(str(folder), device=str(device))
+        self.model.max_seq_length = length
+        arguments = SentenceTransformerTrainingArguments(
+            output_dir=tempfile.mkdtemp(),
+            use_cpu=device.type == "cpu",
+            bf16=precision == "bf16",
+            per_device_train_batch_size=size,
+            learning_rate=LEARNING_RATE,
+            disable_tqdm=True,
+            logging_strategy="no",
+            save_strategy="no",
+            report_to="none",
+        )
+        loss = MultipleNegativesRankingLoss(self.model, scale=1 / LossSettings().temperature)
+        self.trainer = SentenceTransformerTrainer(model=self.model, args=arguments, loss=loss)
+        # what `train` does before its first batch
+        self.trainer.create_optimizer()
+        _, self.optimizer = self.trainer.accelerator.prepare(self.model, self.trainer.optimizer)
+        self.trainer.current_gradient_accumulation_steps = 1
+
+    def __call__(self, batch: Triplets) -> Tensor:
+        """One update; returns the loss."""
+        _, features = batch
+        loss: Tensor = self.trainer.training_step(self.model, features)
+        self.trainer.accelerator.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.model.zero_grad()
+        return loss
+
+
+def read_triplets(data: Path, folder: Path, length: int) -> Examples:
+    """The NLI triplets of a data folder."""
+    files = triplets.find_triplets("", str(data))
+    return triplets.read(files, "first", Tokenizer.load(folder), length).examples
+
+
+def triplet_batches(examples: Examples, size: int, count: int, collate: Callable[..., Any]) -> list[Triplets]:
+    """Shuffled batches of triplets for both sides; `collate` is the trainer's."""
+    batches = []
+    for number, rows in enumerate(shuffled(len(examples), size, count)):
+        texts = []
+        for row in rows:
+            columns = enumerate(("anchor", "positive", "negative"))
+            texts.append({name: examples.cache.text(row, column) for column, name in columns})
+        batches.append((PlannedBatch("nli", np.array(rows), 0, number), collate(texts)))
+    return batches
+
+
+def stage_one(options: argparse.Namespace, folder: Path, precisions: Sequence[str]) -> Table:
+    """The table of stage one."""
+    device = options.device
+    size = options.batch_size
+    examples = read_triplets(options.data, folder, options.length)
+    steps: dict[str, Callable[[Triplets], object]] = {}
+    for precision in precisions:
+        steps[f"minbert {precision}"] = OurTripletStep(folder, examples, precision, device, fast=True)
+        theirs = TheirTripletStep(folder, options.length, size, precision, device)
+        steps[f"sentence-transformers {precision}"] = theirs
+    steps[f"minbert plain {precisions[0]}"] = OurTripletStep(folder, examples, precisions[0], device, fast=False)
+    batches = triplet_batches(examples, size, options.warmup + options.batches, theirs.trainer.data_collator)
+    seconds = measure(steps, batches, options.warmup, device)
+    title = f"Stage one: {size} triplets of at most {options.length} tokens"
+    return timing_table(title, seconds, f"minbert {precisions[0]}")
+
+
+# --- stage two
+
+
+def read_pairs(data: Path, folder: Path) -> list[Pair]:
+    """The Quora pairs of a data folder as `[CLS] a [SEP] b [SEP]`."""
+    tokenizer = Tokenizer.load(folder)
+    longest = BertModel.from_pretrained(folder).config.max_position_embeddings
+    rows = readers.open_as(readers.find_file(data, "course", ["quora-train.csv"]), "pair-class").rows
+    first = tokenizer.encode([row.texts[0] for row in rows])
+    second = tokenizer.encode([row.texts[1] for row in rows])
     pairs = []
     for row, a, b in zip(rows, first, second, strict=True):
-        ids = [tokenizer.cls, *a, tokenizer.sep, *b, tokenizer.sep][:LONGEST]
-        types = ([0] * (len(a) + 2) + [1] * (len(b) + 1))[:LONGEST]
-        pairs.append((ids, types, row.label))
+        ids = [tokenizer.cls, *a, tokenizer.sep, *b, tokenizer.sep]
+        types = [0] * (len(a) + 2) + [1] * (len(b) + 1)
+        pairs.append((ids[:longest], types[:longest], row.label))
     return pairs
 
 
-def our_pooled(model: BertModel) -> Pooled:
-    """Our encoder on a ragged batch, as a training step reads it."""
+def our_vectors(model: BertModel, *, fast: bool) -> Callable[[Sequence[Pair]], Tensor]:
+    """minbert's pooled vectors of a ragged batch: [B, D]."""
     read = GraphedVectors(model, "pooler")
-    read.active = True
+    read.active = fast
 
-    def pooled(pairs: Pairs) -> Tensor:
+    def vectors(pairs: Sequence[Pair]) -> Tensor:
         ragged = Ragged.from_lists([ids for ids, _, _ in pairs], [types for _, types, _ in pairs])
         return read(ragged.to(model.device))
 
-    return pooled
+    return vectors
 
 
-def their_pooled(model: transformers.BertModel) -> Pooled:
-    """transformers' encoder on a batch padded to its longest pair."""
+def their_vectors(model: transformers.BertModel) -> Callable[[Sequence[Pair]], Tensor]:
+    """transformers' pooled vectors of a batch that is padded to its longest pair: [B, D]."""
 
-    def pooled(pairs: Pairs) -> Tensor:
-        ids, types = (pad_sequence([torch.tensor(pair[part]) for pair in pairs], True) for part in (0, 1))
-        mask = pad_sequence([torch.ones(len(pair[0]), dtype=torch.int64) for pair in pairs], True)
-        ids, types, mask = (to_device(x, model.device) for x in (ids, types, mask))
-        output: Tensor = model(input_ids=ids, attention_mask=mask, token_type_ids=types).pooler_output
-        return output
+    def vectors(pairs: Sequence[Pair]) -> Tensor:
+        ids = pad_sequence([torch.tensor(ids) for ids, _, _ in pairs], batch_first=True)
+        types = pad_sequence([torch.tensor(types) for _, types, _ in pairs], batch_first=True)
+        mask = pad_sequence([torch.ones(len(ids), dtype=torch.int64) for ids, _, _ in pairs], batch_first=True)
+        inputs = {"input_ids": ids, "token_type_ids": types, "attention_mask": mask}
+        output = model(**{name: x.to(model.device) for name, x in inputs.items()})
+        pooled: Tensor = output.pooler_output
+        return pooled
 
-    return pooled
+    return vectors
 
 
-def training_step(pooled: Pooled, head: nn.Linear, optimizer: torch.optim.Optimizer, precision: str) -> Step:
-    """A training step, with the same head, loss and optimizer for every contestant."""
+def pair_step(
+    vectors: Callable[[Sequence[Pair]], Tensor],
+    head: nn.Linear,
+    optimizer: torch.optim.Optimizer,
+    precision: str,
+) -> Callable[[Sequence[Pair]], Tensor]:
+    """A step of stage two over an encoder's vectors; it returns the loss."""
 
-    def step(pairs: Pairs) -> None:
+    def step(pairs: Sequence[Pair]) -> Tensor:
         device = head.weight.device
-        labels = to_device(torch.tensor([label for _, _, label in pairs]), device)
+        labels = torch.tensor([label for _, _, label in pairs]).to(device)
         with autocast(precision, device):
-            logits = head(pooled(pairs)).squeeze(1)
-        F.binary_cross_entropy_with_logits(logits.float(), labels).backward()
+            logits = head(vectors(pairs)).squeeze(1)
+        loss = F.binary_cross_entropy_with_logits(logits.float(), labels)
+        loss.backward()
         optimizer.step()
         optimizer.zero_grad()
+        return loss.detach()
 
     return step
 
 
-SHAPES = {
-    "base": BertConfig(),
-    "large": BertConfig(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096),
-}
+def our_pair_step(folder: Path, precision: str, device: torch.device, *, fast: bool) -> Callable[..., Tensor]:
+    """minbert's step of stage two."""
+    model = BertModel.from_pretrained(folder)
+    if fast:
+        accelerate(model)
+    model.to(device).train()
+    head = nn.Linear(model.config.hidden_size, 1).to(device)
+    optimizer = AdamW([*model.parameters(), *head.parameters()], lr=LEARNING_RATE)
+    return pair_step(our_vectors(model, fast=fast), head, optimizer, precision)
 
 
-def models(shape: str, folder: Path, device: torch.device) -> tuple[BertModel, transformers.BertModel]:
-    """Both libraries' models: `minilm` with the weights of a folder, the others with random ones."""
-    if shape == "minilm":
-        ours, theirs = accelerate(BertModel.from_pretrained(folder)), transformers.BertModel.from_pretrained(folder)
-    else:
-        config: Any = SHAPES[shape].to_transformers()
-        ours = accelerate(BertModel(SHAPES[shape]))
-        theirs = transformers.BertModel(transformers.BertConfig(**config))
-    nn.Module.to(theirs, device)
-    return ours.to(device).train(), theirs.train()
+def their_pair_step(folder: Path, precision: str, device: torch.device) -> Callable[..., Tensor]:
+    """transformers' step of stage two, with torch's fused AdamW."""
+    model: Any = transformers.BertModel.from_pretrained(folder)
+    model.to(device).train()
+    head = nn.Linear(model.config.hidden_size, 1).to(device)
+    optimizer = torch.optim.AdamW([*model.parameters(), *head.parameters()], lr=LEARNING_RATE, fused=True)
+    return pair_step(their_vectors(model), head, optimizer, precision)
 
 
-def contestants(
-    ours: BertModel, theirs: transformers.BertModel, precisions: Sequence[str], *, compiled: bool
-) -> dict[str, Step]:
-    """The contestants, whose precision is that of autocast; those of a library share one model in fp32.
-
-    `compiled` adds transformers compiled by torch, in the last of the precisions.
-    """
-    head = nn.Linear(ours.config.hidden_size, 1).to(ours.device)
-    our_parameters = [*ours.parameters(), *head.parameters()]
-    their_parameters = [*theirs.parameters(), *head.parameters()]
-    our_optimizer = AdamW(our_parameters, lr=LEARNING_RATE)
-    default = torch.optim.AdamW(their_parameters, lr=LEARNING_RATE)
-    fused = torch.optim.AdamW(their_parameters, lr=LEARNING_RATE, fused=True)
+def stage_two(options: argparse.Namespace, folder: Path, precisions: Sequence[str]) -> Table:
+    """The table of stage two."""
+    device = options.device
+    size = options.batch_size
+    pairs = read_pairs(options.data, folder)
     steps = {}
     for precision in precisions:
-        for name, optimizer in (("default", default), ("fused", fused)):
-            step = training_step(their_pooled(theirs), head, optimizer, precision)
-            steps[f"transformers {precision}, AdamW {name}"] = step
-        steps[f"minbert {precision}"] = training_step(our_pooled(ours), head, our_optimizer, precision)
-    if compiled:
-        pooled = their_pooled(cast(transformers.BertModel, torch.compile(theirs, dynamic=True)))
-        steps[f"transformers {precisions[-1]} compiled, AdamW fused"] = training_step(
-            pooled, head, fused, precisions[-1]
-        )
-    return steps
+        steps[f"minbert {precision}"] = our_pair_step(folder, precision, device, fast=True)
+        steps[f"transformers {precision}"] = their_pair_step(folder, precision, device)
+    steps[f"minbert plain {precisions[0]}"] = our_pair_step(folder, precisions[0], device, fast=False)
+    numbers = shuffled(len(pairs), size, options.warmup + options.batches)
+    batches = [[pairs[row] for row in rows] for rows in numbers]
+    seconds = measure(steps, batches, options.warmup, device)
+    padded = sum(size * max(len(ids) for ids, _, _ in batch) for batch in batches)
+    tokens = sum(len(ids) for batch in batches for ids, _, _ in batch)
+    title = f"Stage two: {size} pairs, {1 - tokens / padded:.0%} padding if padded"
+    return timing_table(title, seconds, f"minbert {precisions[0]}")
 
 
-def share_of_peak(model: BertModel, batches: Sequence[Pairs], seconds: Tensor, peak: float) -> str:
-    """The operations needed, 6 for each weight of the layers and each token, in percent of what `peak` does meanwhile.
+def flags(doc: str | None) -> argparse.ArgumentParser:
+    """The flags of the benchmarks of speed."""
+    parser = cli.Parser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    data = Path(os.environ.get("DATA_DIR") or SAMPLE)
+    parser.add_argument("--data", type=Path, default=data, metavar="DIR", help="(default: $DATA_DIR, else data/sample)")
+    parser.add_argument("--weights", default="minilm", help="minilm, or a folder (default: %(default)s)")
+    parser.add_argument("--device", type=torch.device, default=torch.device("cpu"), help="cpu or cuda (default: cpu)")
+    parser.add_argument("--batches", type=int, default=20, help="timed batches (default: %(default)s)")
+    parser.add_argument("--warmup", type=int, default=20, help="batches before them (default: %(default)s)")
+    parser.add_argument("--length", type=int, default=32, help="longest sentence in tokens (default: %(default)s)")
+    return parser
 
-    `peak` is in operations a second, `seconds` has the time of each batch.
-    """
-    layers = sum(p.numel() for p in model.get_submodule("bert_layers").parameters())
-    tokens = torch.tensor([sum(len(ids) for ids, _, _ in batch) for batch in batches])
-    return cell(100 * 6 * layers * tokens / seconds / peak, 0)
+
+def describe_machine(*libraries: str) -> str:
+    """The versions of some libraries, the number of threads, and the load."""
+    versions = ", ".join(f"{library} {metadata.version(library)}" for library in libraries)
+    return f"{versions}; {torch.get_num_threads()} threads, load average {os.getloadavg()[0]:.1f}"
 
 
-def padding(batches: Sequence[Pairs]) -> float:
-    """Share of padding in batches that are padded to their longest pair."""
-    padded = sum(max(len(ids) for ids, _, _ in batch) * len(batch) for batch in batches)
-    return 1 - sum(len(ids) for batch in batches for ids, _, _ in batch) / padded
+def precisions_of(device: torch.device) -> list[str]:
+    """The number formats to measure on a device, the usual one first. Raises `UserError` for an absent device."""
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UserError("--device cuda: torch sees no CUDA device here")
+    return ["bf16", "fp32"] if supports_bf16(device) else ["fp32"]
 
 
 def main() -> None:
-    """Read the pairs, then time each shape; bert-base gets a quarter of the batches."""
-    flags = parser(__doc__, "course/quora-train.csv (default: $DATA_DIR, else data/sample)", 60, 60)
-    flags.add_argument("--shape", choices=("minilm", "base", "both"), default="both", help="(default: both)")
-    flags.add_argument("--compiled", action="store_true", help="also transformers in bf16 compiled by torch")
-    options = parse(flags)
+    """Time the steps of a stage and print the table."""
+    parser = flags(__doc__)
+    parser.add_argument("--stage", type=int, choices=(1, 2), required=True)
+    parser.add_argument("--batch-size", type=int, default=64, help="(default: %(default)s)")
+    options = parser.parse_args()
+    torch.manual_seed(0)
+    # as the training scripts do; it saves both sides the same time
     keep_freed_memory()
-    minilm = weights.resolve(options.weights)
-    pairs = read_pairs(options.data, Tokenizer.load(minilm))
-    print_machine("torch", "transformers")
-    peaks = {name: peak(options.device, DTYPES[name], 2048) for name in ("fp32", "bf16")}
-    print(", ".join(f"{name} {top / 1e9:.0f} GFLOPS" for name, top in peaks.items()), "in a large matrix product")
-    for shape in ("minilm", "base") if options.shape == "both" else (options.shape,):
-        parts = 1 if shape == "minilm" else 4
-        count, warmup = max(1, options.batches // parts), options.warmup // parts
-        batches = [[pairs[i] for i in rows] for rows in shuffled(len(pairs), BATCH, warmup + count)]
-        ours, theirs = models(shape, minilm, options.device)
-        steps = contestants(ours, theirs, tuple(peaks), compiled=options.compiled)
-        seconds = measure(steps, batches, warmup, options.device)
-        shares = {
-            name: {
-                "share of the peak, %": share_of_peak(
-                    ours, batches[warmup:], values, peaks[name.split()[1].rstrip(",")]
-                )
-            }
-            for name, values in seconds.items()
-        }
-        title = f"{shape} shape, {count} batches of {BATCH} pairs, {100 * padding(batches):.0f}% padding if padded"
-        print(table(title, seconds, "step", shares))
+    stage = stage_one if options.stage == 1 else stage_two
+    table = stage(options, weights.resolve(options.weights), precisions_of(options.device))
+    cli.say(describe_machine("torch", "transformers", "sentence-transformers"))
+    cli.say(table.markdown())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What every test stands on: no network, a cache folder of its own, two threads, a tiny BERT folder and MiniLM.
+"""What every test stands on: no network, a cache folder of its own, a tiny BERT folder and MiniLM.
 
 python -m pytest --import-mode=importlib tests
 """
@@ -22,6 +22,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(GUARD)])
 for _name in ("HF_ENDPOINT", "HF_TOKEN", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "TRANSFORMERS_OFFLINE"):
     os.environ.pop(_name, None)
 os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # where cores are shared, threads that spin make tests 30 times as slow
+os.environ.setdefault("OMP_NUM_THREADS", "2")  # of this process and of the runs that tests start
 os.environ["HF_HUB_OFFLINE"] = "1"  # huggingface_hub reads it when it is imported: no test waits for a hub
 # A background job of a shell ignores SIGINT, and one under nohup SIGHUP; so would the runs that tests start and stop.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -60,7 +61,7 @@ def _own_folders_and_threads(tmp_path_factory: pytest.TempPathFactory) -> Iterat
     patch = pytest.MonkeyPatch()
     patch.setenv("MINBERT_CACHE", str(tmp_path_factory.mktemp("minbert-cache")))
     patch.setenv("HF_HOME", str(tmp_path_factory.mktemp("hf-home")))
-    torch.set_num_threads(2)
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     yield
     patch.undo()
 

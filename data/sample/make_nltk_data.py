@@ -82,9 +82,8 @@ def sample_texts() -> list[str]:
         for path in sorted((SAMPLE / folder).rglob("*")):
             if path.is_dir() or path.name.startswith("STS.gs."):
                 continue
-            for row in read_texts(path):
-                if isinstance(row, Row):
-                    texts.update(dict.fromkeys(preprocessed(row) if folder == "course" else row.texts))
+            for row in read_texts(path).rows:
+                texts.update(dict.fromkeys(preprocessed(row) if folder == "course" else row.texts))
     return list(texts)
 
 

@@ -175,6 +175,7 @@ class ContrastiveTrainStep:
         for number, part in enumerate(parts):
             vectors = self.encode(model, part, context, number)
             first_pass.append(vectors if keep_graph else vectors.detach())
+            del vectors  # and its graph, before the next part is encoded
 
         # 2. the vectors of all ranks, in the order of one process: [N, D]
         texts = len(self.columns)
@@ -201,4 +202,5 @@ class ContrastiveTrainStep:
         for number, piece in enumerate(pieces):
             vectors = first_pass[number] if keep_graph else self.encode(model, parts[number], context, number)
             vectors.backward(piece)
+            del vectors
         return {name: value.detach() for name, value in metrics.items()}

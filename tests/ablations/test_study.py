@@ -1,4 +1,4 @@
-"""Guards: every study's settings are taken by the scripts, and a mistake is named with its file and key.
+"""Guards: every study's settings are accepted by its commands, and a mistake is reported with its file and key.
 
 python -m pytest --import-mode=importlib tests/ablations/test_study.py
 """
@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from ablations.cells import cells_of
-from ablations.files import read_file, study_names
-from ablations.study import SCRIPTS, matches, read_study
+from ablations.study import STAGE_TWO, read_study, runs_of, study_names, study_path
+from ablations.table import matches
 from minbert.errors import UserError
+from minbert.files import read_toml
 
-WRITE = Callable[[str], Path]
 STUDY = """\
 question = "Does the margin matter?"
 baseline = "narrow"
@@ -33,99 +32,92 @@ margin = 0.1
 [arms.wide]
 margin = 0.3
 """
-CHAIN = """
-[settings.multitask_train]
-preset = "sample"
-
-[arms.fine]
-script = "multitask_train"
-from = "wide"
-"""
+Write = Callable[[str], str]
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> WRITE:
-    def written(text: str) -> Path:
+def write(tmp_path: Path) -> Write:
+    """A function that writes a study's file and returns its path."""
+
+    def write_study(text: str) -> str:
         path = tmp_path / "margins.toml"
         path.write_text(text, encoding="utf-8")
-        return path
+        return str(path)
 
-    return written
-
-
-OURS = [(name, model) for name in study_names() for model in ["", *read_file(name).models]]
+    return write_study
 
 
-@pytest.mark.parametrize(("name", "model"), OURS)
-def test_a_study_of_ours_is_sound(name: str, model: str, tmp_path: Path) -> None:
+STUDIES_AND_MODELS = [
+    (name, model) for name in study_names() for model in ["", *read_toml(study_path(name)).get("models", {})]
+]
+
+
+@pytest.mark.parametrize(("name", "model"), STUDIES_AND_MODELS)
+def test_study_is_sound(name: str, model: str) -> None:
     study = read_study(name, model)
-    assert study.changed(study.file.quick) != study, "it has quick settings"
-    cells = cells_of(study, study.file.seeds, "data", tmp_path)
-    assert len({cell.folder for cell in cells}) == len(cells)
-    paper = study.file.paper
-    assert paper.values.keys() <= study.scored.keys(), "the paper's values are of arms of the study"
-    for values in [*paper.values.values(), *(row.values for row in paper.quoted)]:
-        assert all(any(matches(score, wanted) for wanted in study.file.scores) for score in values)
-    for script in SCRIPTS:
-        kept = {arm.flat["keep"] for arm in study.scored.values() if arm.script == script}
-        assert len(kept) <= 1, "arms are compared after the same rule"
-    for cell in cells:
-        if not cell.arm.measured:
-            assert cell.arm.parsed(cell.words()).settings.run.run_dir == str(cell.folder)
+    # raises an error if a command refuses a setting
+    study.with_settings(study.quick)
+    assert study.paper.values.keys() <= {arm.name for arm in study.arms.values() if study.is_scored(arm)}
+    printed = [*study.paper.values.values(), *(row["values"] for row in study.paper.quoted)]
+    for values in printed:
+        assert all(any(matches(score, wanted) for wanted in study.scores) for score in values)
+    for stage_two in (True, False):
+        arms = [arm for arm in study.arms.values() if study.is_scored(arm) and not arm.measured]
+        kept = {arm.parsed().flat()["keep"] for arm in arms if (arm.command == STAGE_TWO) == stage_two}
+        assert len(kept) <= 1, "arms are compared by the same selection of weights"
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
-        ("margin = 0.3", "margn = 0.3", "arms.wide: --margn: no such flag; did you mean '--margin'"),
-        ("margin = 0.3", "seed = 3", "arms.wide: seed is given by the runner (see seeds)"),
-        ('baseline = "narrow"', 'baseline = "narow"', "baseline: no arm narow; did you mean 'narrow'"),
+        ("margin = 0.3", "margn = 0.3", "arms.wide: --margn"),
+        ("margin = 0.3", "seed = 3", "arms.wide: seed"),
+        ("margin = 0.3", 'command = "consert"', "arms.wide: name a preset"),
+        ('baseline = "narrow"', 'baseline = "narow"', "baseline: no arm narow"),
+        ('baseline = "narrow"', 'base = "narrow"', "base: no such key"),
         ('"sts_dev_spearman"', '"dev_norm"', "scores: no arm has a score dev_norm"),
-        ("margin = 0.3", 'margin = 0.3\nfrom = "narrow"\n[arms.x]\nfrom = "y"\n[arms.y]\nfrom = "x"', "a cycle"),
-        ("margin = 0.3", 'margin = 0.3\nfrom = "wise"', "arms.wide.from: no arm wise is trained"),
-        ("margin = 0.3", "margin = 0.3" + CHAIN, "arms.fine: has none of the scores"),
-        ("margin = 0.3", 'margin = 0.3\nmeasured = "minilm"', "only measured has no settings"),
-        ("[arms.wide]", '[arms."wi/de"]', "an arm's name"),
-        (
-            "[arms.wide]",
-            '[suites]\nsts = "sts_suite --resample 0"\n[arms.wide]',
-            "suites.sts: unrecognized arguments: --resample",
-        ),
-        ("[arms.wide]", '[suites]\nsts = "sts_suite --pooler mean,cls"\n[arms.wide]', "suites.sts: scores several"),
+        ("margin = 0.3", 'from = "wide"', "arms.wide.from: a cycle"),
+        ("margin = 0.3", 'from = "wise"', "arms.wide.from: no arm wise"),
+        ("[arms.wide]", '[arms."wi/de"]', "arms.wi/de: an arm's name"),
     ],
 )
-def test_a_mistake_is_named_with_its_file_and_key(write: WRITE, old: str, new: str, said: str) -> None:
+def test_mistake_names_file_and_key(write: Write, old: str, new: str, message: str) -> None:
     path = write(STUDY.replace(old, new))
-    with pytest.raises(UserError) as raised:
-        read_study(str(path))
-    message = str(raised.value)
-    assert said in message and message.startswith(f"{path}: ")
-    assert "\n" not in message
+    with pytest.raises(UserError, match=re.escape(f"{path}: {message}")):
+        read_study(path)
 
 
-def test_an_arm_starts_at_the_encoder_of_another_with_the_same_seed(write: WRITE, tmp_path: Path) -> None:
-    text = STUDY.replace('"sts_dev_spearman"', '"sts_dev_spearman", "dev_norm"')
-    study = read_study(str(write(text.replace("[arms.narrow]", f"{CHAIN}\n[arms.narrow]"))))
-    cells = {cell.name: cell for cell in cells_of(study, [1, 2], "data", tmp_path)}
-    words = cells["fine seed 2"].words()
-    assert words[words.index("--encoder") + 1] == str(tmp_path / "margins" / "wide" / "seed-2" / "encoder")
-    assert list(cells).index("wide seed 2") < list(cells).index("fine seed 2")
+def test_axes_give_all_combinations(write: Write) -> None:
+    head = STUDY.partition("[arms.narrow]")[0].replace('"narrow"', '"0.1+1"')
+    study = read_study(write(f"{head}[axes]\nmargin = [0.1, 0.3]\npacing-exponent = [1, 2]\n"))
+    assert list(study.arms) == ["0.1+1", "0.1+2", "0.3+1", "0.3+2"]
+    assert study.arms["0.3+1"].parsed().flat().items() >= {"margin": 0.3, "pacing_exponent": 1.0}.items()
 
 
-def test_a_setting_of_the_command_is_in_every_arm_and_in_the_tables(write: WRITE) -> None:
-    study = read_study(str(write(STUDY))).changed({"limit": "5000", "max-steps": 2, "weights": "elsewhere"})
+def test_arm_starts_from_same_seed(write: Write, tmp_path: Path) -> None:
+    fine = '[settings.multitask_train]\npreset = "sample"\n\n[arms.fine]\ncommand = "multitask_train"\nfrom = "wide"\n'
+    text = STUDY.replace('"sts_dev_spearman"', '"dev_norm"').replace('"narrow"', '"fine"') + fine
+    study = read_study(write(text))
+    runs = {one.name: one for one in runs_of(study, [1, 2], "", tmp_path)}
+    (command,) = runs["fine seed 2"].pending()
+    assert command[command.index("--encoder") + 1] == str(tmp_path / "wide" / "seed-2" / "encoder")
+    assert list(runs).index("wide seed 2") < list(runs).index("fine seed 2")
+    assert not study.is_scored(study.arms["wide"])
+
+
+def test_set_changes_every_arm(write: Write) -> None:
+    study = read_study(write(STUDY)).with_settings({"limit": "5000", "max-steps": 2, "weights": "elsewhere"})
     for arm, margin in zip(study.arms.values(), (0.1, 0.3), strict=True):
-        assert arm.flat.items() >= {"limit": 5000, "max_steps": 2, "weights": "elsewhere", "margin": margin}.items()
-    assert study.file.limits == "--set limit=5000, --set max-steps=2, --set weights=elsewhere"
-    order = read_study("order")
-    assert order.changed({"limit": 50}).file.limits == f"--set limit=50, in place of: {order.file.limits}"
+        expected = {"limit": 5000, "max_steps": 2, "weights": "elsewhere", "margin": margin}
+        assert arm.parsed().flat().items() >= expected.items()
+    assert study.limits == "--set limit=5000, --set max-steps=2, --set weights=elsewhere"
 
 
-def test_a_setting_that_makes_two_arms_the_same_is_an_error(write: WRITE) -> None:
-    with pytest.raises(UserError, match=r"--set margin=0\.2: two arms would be the same"):
-        read_study(str(write(STUDY))).changed({"margin": 0.2})
+def test_set_keeps_arms_apart(write: Write) -> None:
+    with pytest.raises(UserError, match=r"--set margin=0\.2: two arms"):
+        read_study(write(STUDY)).with_settings({"margin": 0.2})
 
 
-def test_the_page_of_the_papers_names_every_study() -> None:
+def test_papers_page_names_every_study() -> None:
     page = (Path(__file__).parents[2] / "docs" / "papers.md").read_text(encoding="utf-8")
     assert set(re.findall(r"`run\.py ([\w-]+)", page)) == set(study_names()) - {"sample"}

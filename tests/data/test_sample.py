@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from minbert.token_cache import Row, Skipped
+from minbert.token_cache import Issue, Row
 from tasks.augment import wordnet
 from tasks.augment.wordnet import TAGGER, WORDNET, WordNet
 from tasks.benchmarks import sets, transfer
@@ -74,7 +74,7 @@ def test_classes_fill_the_folds(name: str) -> None:
 
 def test_blank_gold_lines_are_kept_apart() -> None:
     rows = [row for subset in senteval.scored(SAMPLE, "STS15").values() for row in subset]
-    assert sum(isinstance(row, Skipped) for row in rows) == 4
+    assert sum(isinstance(row, Issue) for row in rows) == 4
 
 
 # WordNet

@@ -68,7 +68,7 @@ def forks(_own_folders_and_threads: None) -> Iterator[subprocess.Popen[str]]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "2", "PYTHONWARNINGS": "ignore", "CUDA_VISIBLE_DEVICES": ""},
+        env=os.environ | {"PYTHONWARNINGS": "ignore", "CUDA_VISIBLE_DEVICES": ""},
         cwd=ROOT,
     ) as process:
         yield process

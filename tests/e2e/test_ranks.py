@@ -30,9 +30,12 @@ from pathlib import Path
 import torch
 from minbert.train import distributed, start
 from minbert.train.settings import parse
-from tasks.settings import PRESETS, MultitaskSettings
+from tasks.presets import PRESETS
+from tasks.settings import MultitaskSettings
 saved = Path(sys.argv[2], "saved")
-with start.open_run(parse(MultitaskSettings, PRESETS, sys.argv[1:], program="", description="", default="default")):
+program = "multitask_train.py"
+parsed = parse(MultitaskSettings, PRESETS, sys.argv[1:], program=program, description="", default="default")
+with start.open_run(parsed):
     if distributed.rank() == 0:
         time.sleep(2)
         saved.touch()
@@ -47,8 +50,7 @@ def torchrun(script: str, tiny: Path, folder: Path, *flags: Any, restarts: int =
     launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", 2, "--max-restarts", restarts]
     launch += ["--signals-to-handle", "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"]
     command = [sys.executable, "-m", *launch, ROOT / script, *usual, *flags]
-    # as many threads as in the other runs, since bits depend on it
-    variables = os.environ | {"OMP_NUM_THREADS": "2", "GLOO_SOCKET_IFNAME": "lo"}
+    variables = os.environ | {"GLOO_SOCKET_IFNAME": "lo"}
     return subprocess.Popen([*map(str, command)], stderr=subprocess.PIPE, text=True, cwd=ROOT, env=variables)
 
 

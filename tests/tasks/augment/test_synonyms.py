@@ -70,7 +70,7 @@ def texts_of(tokenizer: Tokenizer) -> Make:
     known = {tuple(tokenizer.encode([text])[0]): text for text in possible}
 
     def found(examples: Examples, rows: list[int]) -> dict[tuple[int, int], str]:
-        places = [(row, column) for row in rows for column in range(examples.cache.columns)]
+        places = [(row, column) for row in rows for column in range(examples.cache.num_texts)]
         return {place: known[tuple(examples.ids(*place))] for place in places}
 
     return found

@@ -1,19 +1,23 @@
 """What the tests of stage one share: triplets and pairs over the tiny BERT's vocabulary, and a model to train."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from tasks.contrastive.model import ContrastiveModel, ContrastiveTrainStep
 
 from minbert.bert import BertModel
+from minbert.config import BertConfig
 from minbert.encoder import Encoder
+from minbert.ragged import Ragged
+from minbert.tokenizer import Tokenizer
 from minbert.train.loop import StepContext
 from minbert.train.plan import PlannedBatch
-from tasks.examples import Examples, unchanged
+from minbert.train.start import InitialEncoder
+from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep
+from tasks.examples import Examples
 from tasks.readers.senteval import STS
 
 SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
@@ -28,9 +32,16 @@ def texts_of(examples: Examples) -> list[tuple[str, ...]]:
     return [row.texts for row in examples.cache.rows()]
 
 
-def write(path: Path, text: str) -> None:
+def write(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
+    return path
+
+
+def write_pairs(path: Path, pairs: Sequence[tuple[str, str, str]]) -> Path:
+    """A file of labelled NLI pairs: (premise, hypothesis, label)."""
+    lines = ["premise\thypothesis\tlabel", *map("\t".join, pairs)]
+    return write(path, "\n".join(lines) + "\n")
 
 
 @pytest.fixture(autouse=True)
@@ -81,20 +92,35 @@ def triplets(examples_of: Callable[..., Any]) -> Examples:
 
 
 @pytest.fixture
+def initial(tiny: Path) -> InitialEncoder:
+    """The tiny BERT as a command loads it, for sentences of up to 64 tokens."""
+    tokenizer = Tokenizer.load(tiny)
+    return InitialEncoder(BertModel.from_pretrained(tiny), tokenizer, "mean", 64, tiny, BertConfig.read(tiny))
+
+
+@pytest.fixture
 def bert(tiny: Path) -> BertModel:
     """The tiny BERT."""
     return BertModel.from_pretrained(tiny)
 
 
-def backward(
-    bert: BertModel, examples: Any, rows: np.ndarray, how: Any, *, train: bool = False, augment: Any = unchanged
-) -> tuple[dict[str, Any], dict[str, torch.Tensor], ContrastiveModel]:
-    """PlannedBatch 7, of epoch 1, of a run with seed 9: its numbers, the gradients by name, and the model."""
-    model = ContrastiveModel(how, bert).train(train)
+def run_step(
+    step: ContrastiveTrainStep, model: ContrastiveModel, rows: np.ndarray
+) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """The metrics and the gradients, by name, of step 7, in epoch 1, of a run with seed 9."""
     model.zero_grad()
-    step = ContrastiveTrainStep(how.objective, examples, augment, how.training.chunk)
-    numbers = step.backward(model, PlannedBatch("nli", rows, 1, 7), StepContext(9, 7, "fp32", torch.device("cpu")))
-    return numbers, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}, model
+    metrics = step.backward(model, PlannedBatch("nli", rows, 1, 7), StepContext(9, 7, "fp32", torch.device("cpu")))
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    return metrics, gradients
+
+
+def vectors_of(model: ContrastiveModel, examples: Examples, rows: np.ndarray) -> list[np.ndarray]:
+    """The vectors of each column's texts, one sentence at a time, in float64: [B, D] for each column."""
+    columns = []
+    for column in range(examples.cache.num_texts):
+        vectors = [model.vectors(Ragged.from_lists([examples.sentence(row, column)])) for row in rows]
+        columns.append(torch.cat(vectors).detach().double().numpy())
+    return columns
 
 
 @pytest.fixture
@@ -106,24 +132,24 @@ def encoder(tiny: Path) -> Encoder:
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """The pooler, and the number of texts, of every call of an encoder from now on."""
-    found: list[tuple[str, int]] = []
-    real = Encoder.encode_ids
+    calls: list[tuple[str, int]] = []
+    encode_ids = Encoder.encode_ids
 
-    def spy(self: Encoder, rows: Any, **more: Any) -> np.ndarray:
-        found.append((self.pooler, len(rows)))
-        return real(self, rows, **more)
+    def spy(self: Encoder, rows: Any, **options: Any) -> np.ndarray:
+        calls.append((self.pooler, len(rows)))
+        return encode_ids(self, rows, **options)
 
     monkeypatch.setattr(Encoder, "encode_ids", spy)
-    return found
+    return calls
 
 
 @pytest.fixture(scope="session")
-def given_model() -> Any:
-    """A model of sentence-transformers whose vectors are given."""
+def identity_model() -> Any:
+    """A model of sentence-transformers whose outputs are its inputs."""
     from sentence_transformers import SentenceTransformer
 
-    class Given(torch.nn.Module):
+    class Identity(torch.nn.Module):
         def forward(self, features: dict[str, Any]) -> dict[str, Any]:
             return features
 
-    return SentenceTransformer(modules=[Given()], device="cpu")
+    return SentenceTransformer(modules=[Identity()], device="cpu")

@@ -1,4 +1,4 @@
-"""One rank of several: a step of every objective, its gradients summed over the ranks and written to a file.
+"""One rank of several: a step of every loss, its gradients summed over the ranks and written to a file.
 
 WORLD_SIZE=2 RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 python -m tests.tasks.contrastive.ranks FOLDER ROWS OUT
 """
@@ -6,13 +6,14 @@ WORLD_SIZE=2 RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 python -m tests.task
 import hashlib
 import os
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from tasks.contrastive.model import ContrastiveModel, ContrastiveTrainStep
 
 from minbert import token_cache
 from minbert.bert import BertModel
@@ -22,23 +23,40 @@ from minbert.tokenizer import Tokenizer
 from minbert.train import distributed
 from minbert.train.loop import StepContext
 from minbert.train.plan import PlannedBatch
+from pretrain_cbcl import LossSettings, TripletTrainStep
 from tasks.augment.punctuation import Punctuation
-from tasks.contrastive.settings import ContrastiveSettings
+from tasks.contrastive import consert, nli, simcse
+from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep
 from tasks.examples import Examples, Pair, unchanged
 from tests.tasks.contrastive.conftest import ANCHORS, NEGATIVES, POSITIVES
 
-VARIANTS: dict[str, dict[str, Any]] = {
-    "nt-xent": {"pooler": "cls", "projection": "training"},
-    "nt-xent in chunks": {"chunk": 3},
-    "triplet": {"chunk": 4},
-    "margin": {"loss_margin": 9.0},
-    "softmax": {},
-    "cross": {"chunk": 2, "keep": "last"},
-    "joint": {"views": "shuffle,adversarial:0.5", "chunk": 5},
-    "views": {"views": "feature-cutoff:0.2,span-cutoff:0.4", "texts": "sts"},
-    "simcse": {"texts": "sts", "eda_weight": 0.6, "marks_most": 2, "pooler": "cls"},
+
+@dataclass(frozen=True)
+class Variant:
+    """A training step to try; `columns` are the texts of a row."""
+
+    step: Callable[..., ContrastiveTrainStep]
+    columns: int
+    options: Any = None
+    chunk: int = 0
+    pooler: str = "mean"
+    projection: str = "none"
+    classifier: tuple[int, int] = (0, 0)
+
+
+JOINT = consert.LossSettings(objective="joint", views="shuffle,adversarial:0.5")
+VIEWS = consert.LossSettings(views="feature-cutoff:0.2,span-cutoff:0.4")
+VARIANTS = {
+    "nt-xent": Variant(TripletTrainStep, 3, LossSettings(), pooler="cls", projection="training"),
+    "nt-xent in chunks": Variant(TripletTrainStep, 3, LossSettings(), chunk=3),
+    "triplet": Variant(TripletTrainStep, 3, LossSettings(objective="triplet"), chunk=4),
+    "margin": Variant(TripletTrainStep, 3, LossSettings(objective="margin", loss_margin=9.0)),
+    "softmax": Variant(nli.SoftmaxTrainStep, 2, classifier=(3, 3)),
+    "cross": Variant(nli.CrossTrainStep, 2, chunk=2, classifier=(1, 3)),
+    "joint": Variant(consert.JointTrainStep, 2, JOINT, chunk=5, classifier=(3, 3)),
+    "views": Variant(consert.ViewsTrainStep, 1, VIEWS),
+    "simcse": Variant(simcse.SimcseTrainStep, 1, simcse.LossSettings(eda_weight=0.6, marks_most=2), pooler="cls"),
 }
-"""Settings of each objective that is tried; a name's first word is the objective."""
 
 
 def main(folder: str, rows: int, out: Path) -> None:
@@ -54,28 +72,35 @@ def write(folder: str, rows: int, out: Path) -> None:
     distributed._BUCKET = 1000  # so that the gradients are exchanged in several
     tokenizer = Tokenizer.load(Path(folder))
     sides = [ANCHORS, POSITIVES, NEGATIVES]
-    found: dict[str, torch.Tensor] = {}
-    for name, given in VARIANTS.items():
-        objective = name.split()[0]
-        settings = ContrastiveSettings.of(**{"objective": objective, "pooler": "mean", "batch_size": 6} | given)
-        columns = {"triplets": 3, "pairs": 2, "texts": 1}[settings.objective.row_noun]
+    tensors: dict[str, torch.Tensor] = {}
+    for name, variant in VARIANTS.items():
+        columns = variant.columns
         lines = [Row(str(i), texts, float(i % 3)) for i, texts in enumerate(zip(*sides[:columns], strict=True))]
         source = out.with_name(f"{out.name}-{columns}-{distributed.rank()}")
         source.write_text(str(columns))
         cache = token_cache.load(source, lines, "rows", tokenizer)
         examples = (Pair if columns == 2 else Examples)(cache, tokenizer.cls, tokenizer.sep, 32)
-        model = ContrastiveModel(settings, BertModel.from_pretrained(folder)).eval()
-        augment = [Punctuation(tokenizer, seed=5, most=2)] if given.get("marks_most") else [unchanged]
-        step = PlannedBatch("nli", np.array([4, 0, 3, 1, 5])[:rows], 1, 0)
-        one = ContrastiveTrainStep(settings.objective, examples, augment[0], settings.training.chunk)
-        numbers = one.backward(model, step, StepContext(5, 0, "fp32", device))
+        model = ContrastiveModel(
+            BertModel.from_pretrained(folder),
+            variant.pooler,
+            seed=5,
+            projection=variant.projection,
+            classifier=variant.classifier,
+        ).eval()
+        augment: Any = Punctuation(tokenizer, seed=5, most=2) if name == "simcse" else unchanged
+        options = [variant.options] if variant.options else []
+        step = variant.step(examples, augment, variant.chunk, *options)
+        batch = PlannedBatch("nli", np.array([4, 0, 3, 1, 5])[:rows], 1, 0)
+        metrics = step.backward(model, batch, StepContext(5, 0, "fp32", device))
         distributed.sum_gradients(model.parameters(), device)
-        found[f"{name}: loss"] = numbers["loss"].reshape(1)
-        found |= {f"{name}: {key}": p.grad.clone() for key, p in model.named_parameters() if p.grad is not None}
+        tensors[f"{name}: loss"] = metrics["loss"].reshape(1)
+        for parameter_name, p in model.named_parameters():
+            if p.grad is not None:
+                tensors[f"{name}: {parameter_name}"] = p.grad.clone()
         AdamW(decay_groups(model.parameters(), 0.01), lr=1e-3).step()
         state = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
-        found[f"{name}: hash"] = torch.tensor([*hashlib.sha256(state).digest()])
-    save_file(found, out)
+        tensors[f"{name}: hash"] = torch.tensor([*hashlib.sha256(state).digest()])
+    save_file(tensors, out)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,18 @@ from hypothesis import strategies as st
 
 from minbert import UserError
 from minbert.train.plan import Plan
-from tasks.contrastive.curriculum import Paced, arrange, difficulty, eligible, plan
+from tasks.contrastive.curriculum import (
+    CurriculumSettings,
+    Paced,
+    Similarities,
+    arrange,
+    difficulty,
+    eligible,
+    pace,
+    plan,
+    sort,
+)
+from tasks.contrastive.settings import TrainingSettings
 
 POWERS = [0.5, 1.0, 2.0]
 variants = st.fixed_dictionaries(
@@ -21,9 +32,9 @@ variants = st.fixed_dictionaries(
         "epochs": st.integers(1, 5),
         "batch_size": st.integers(1, 9),
         "seed": st.integers(0, 50),
-        "power": st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.7]),
-        "pacing": st.sampled_from(["epoch", "step"]),
-        "within": st.sampled_from(["shuffled", "sorted"]),
+        "pacing_exponent": st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.7]),
+        "pace_by": st.sampled_from(["epoch", "step"]),
+        "order_within": st.sampled_from(["shuffled", "sorted"]),
         "equal_steps": st.booleans(),
     }
 )
@@ -31,14 +42,14 @@ variants = st.fixed_dictionaries(
 
 @example([(0.5, 0.25), (0.25, 0.25)], 0.25)
 @given(st.lists(st.tuples(st.floats(-1, 1), st.floats(-1, 1)), min_size=1), st.floats(0, 1))
-def test_difficulty_is_the_papers_case_by_case(pairs: list[tuple[float, float]], margin: float) -> None:
+def test_difficulty_follows_the_papers(pairs: list[tuple[float, float]], margin: float) -> None:
     """Easy: gap > m. Semi-hard: 0 < gap <= m. Hard: gap <= 0 (CBCL, section 4.3; ties are ours)."""
     positive, negative = np.array(pairs).T
     expected = [0 if p - n > margin else 1 if p - n > 0 else 2 for p, n in pairs]
     assert difficulty(positive, negative, margin).tolist() == expected
 
 
-def test_difficulty_takes_lists_and_float32_and_refuses_nan() -> None:
+def test_difficulty_takes_any_numbers() -> None:
     assert difficulty(np.float32([0.9, 0.5]), np.float32([0.1, 0.6]), 0.2).tolist() == [0, 2]
     assert difficulty([0.9], [0.1], 0.2).tolist() == [0]
     for bad, words in ((np.array([0.1, math.nan]), "not finite"), (np.zeros(3), "must have one shape")):
@@ -52,12 +63,12 @@ def test_pacing_is_the_exact_floor(power: float, epochs: int, size: int) -> None
     """floor((t / T)^p k) is the largest n with n^2 T^2p <= t^2p k^2."""
     double = round(2 * power)
     for epoch in range(1, epochs + 1):
-        found = eligible(epoch, epochs, size, power)
-        assert found**2 * epochs**double <= epoch**double * size**2 < (found + 1) ** 2 * epochs**double
+        count = eligible(epoch, epochs, size, power)
+        assert count**2 * epochs**double <= epoch**double * size**2 < (count + 1) ** 2 * epochs**double
 
 
 @given(st.integers(1, 30), st.integers(0, 10_000), st.floats(0.01, 5))
-def test_pacing_rises_and_ends_at_everything(epochs: int, size: int, power: float) -> None:
+def test_pacing_rises_to_all_triplets(epochs: int, size: int, power: float) -> None:
     values = [eligible(epoch, epochs, size, power) for epoch in range(1, epochs + 1)]
     assert values == sorted(values)
     assert values[-1] == size
@@ -65,56 +76,56 @@ def test_pacing_rises_and_ends_at_everything(epochs: int, size: int, power: floa
 
 
 @given(st.integers(1, 60), st.integers(1, 6), st.integers(1, 12), st.sampled_from([0.0, *POWERS]), st.integers(0, 99))
-def test_each_epoch_goes_once_through_its_prefix(size: int, epochs: int, batch: int, power: float, seed: int) -> None:
+def test_epoch_covers_its_prefix_once(size: int, epochs: int, batch: int, power: float, seed: int) -> None:
     order = np.random.default_rng(seed).permutation(size) + 1000
-    made = plan(order, epochs=epochs, batch_size=batch, seed=seed, power=power)
-    for epoch, length in enumerate(made.lengths):
-        first = made.ends[epoch] - length
-        found = [made.at(step) for step in range(first, first + length)]
+    schedule = plan(order, epochs=epochs, batch_size=batch, seed=seed, pacing_exponent=power)
+    for epoch, length in enumerate(schedule.lengths):
+        first = schedule.ends[epoch] - length
+        batches = [schedule.at(step) for step in range(first, first + length)]
         wanted = size if power == 0 else eligible(epoch + 1, epochs, size, power)
         prefix = max(wanted, min(batch, size))  # one batch at least
-        drawn = [row for step in found for row in step.rows.tolist()]
+        drawn = [row for batch_of_step in batches for row in batch_of_step.rows.tolist()]
         assert sorted(drawn) == sorted(order[:prefix].tolist())
-        assert [len(step.rows) for step in found[:-1]] == [batch] * (length - 1)
+        assert [len(batch_of_step.rows) for batch_of_step in batches[:-1]] == [batch] * (length - 1)
 
 
-def steps(made: Plan) -> list[list[int]]:
-    return [made.at(step).rows.tolist() for step in range(made.total)]
+def rows_by_step(schedule: Plan) -> list[list[int]]:
+    return [schedule.at(step).rows.tolist() for step in range(schedule.total)]
 
 
 @given(st.lists(st.integers(0, 3), max_size=40), st.integers(0, 99), st.sampled_from(["curriculum", "anti", "random"]))
-def test_every_direction_is_a_seeded_permutation(values: list[int], seed: int, direction: str) -> None:
-    found = arrange(np.array(values, dtype=float), seed, direction)
-    assert sorted(found) == list(range(len(values)))
-    assert found.tolist() == arrange(np.array(values, dtype=float), seed, direction).tolist()
-    keys = [values[i] for i in found]
+def test_every_order_is_a_permutation(values: list[int], seed: int, direction: str) -> None:
+    order = arrange(np.array(values, dtype=float), seed, direction)
+    assert sorted(order) == list(range(len(values)))
+    assert order.tolist() == arrange(np.array(values, dtype=float), seed, direction).tolist()
+    keys = [values[i] for i in order]
     if direction != "random":
         assert keys == sorted(values, reverse=direction == "anti")
 
 
 @pytest.mark.parametrize("direction", ["curriculum", "anti", "random"])
-def test_equal_values_come_in_an_order_of_the_seed(direction: str) -> None:
+def test_seed_orders_equal_values(direction: str) -> None:
     orders = [arrange(np.zeros(60), seed, direction).tolist() for seed in (1, 2)]
     assert orders[0] != orders[1] and list(range(60)) not in orders
 
 
-def limit(size: int, step: int, made: Plan, variant: dict) -> int:
+def limit(size: int, step: int, schedule: Plan, variant: dict) -> int:
     """The eligible prefix of a step by its definition."""
     batch, epochs = min(variant["batch_size"], size), variant["epochs"]
-    if variant["pacing"] == "step":
-        eligible_now = eligible(step + 1, made.total, size, variant["power"])
+    if variant["pace_by"] == "step":
+        eligible_now = eligible(step + 1, schedule.total, size, variant["pacing_exponent"])
     else:
-        eligible_now = eligible(made.at(step).epoch + 1, epochs, size, variant["power"])
+        eligible_now = eligible(schedule.at(step).epoch + 1, epochs, size, variant["pacing_exponent"])
     return max(eligible_now, batch)
 
 
 @given(st.integers(1, 60), variants)
-def test_a_batch_lies_in_its_prefix_holds_no_row_twice_and_the_prefix_grows(size: int, variant: dict) -> None:
+def test_batch_lies_in_growing_prefix(size: int, variant: dict) -> None:
     ranks = np.random.default_rng(size).permutation(size)
-    made = plan(np.argsort(ranks), **variant)
+    schedule = plan(np.argsort(ranks), **variant)
     before = 0
-    for step, rows in enumerate(steps(made)):
-        bound = limit(size, step, made, variant)
+    for step, rows in enumerate(rows_by_step(schedule)):
+        bound = limit(size, step, schedule, variant)
         assert before <= bound <= size
         assert len(set(rows)) == len(rows) > 0 and max(ranks[rows]) < bound
         before = bound
@@ -122,60 +133,112 @@ def test_a_batch_lies_in_its_prefix_holds_no_row_twice_and_the_prefix_grows(size
 
 
 @given(st.integers(1, 60), variants)
-def test_a_plan_is_a_function_of_its_arguments_and_of_the_epoch_alone(size: int, variant: dict) -> None:
+def test_plan_depends_on_arguments_alone(size: int, variant: dict) -> None:
     first, again = plan(np.arange(size), **variant), plan(np.arange(size), **variant)
     backwards = [again.at(step).rows.tolist() for step in reversed(range(again.total))]
-    assert steps(first) == backwards[::-1]
+    assert rows_by_step(first) == backwards[::-1]
 
 
 @given(st.integers(1, 60), variants)
-def test_step_counts(size: int, variant: dict) -> None:
+def test_step_counts_are_those_promised(size: int, variant: dict) -> None:
     """With equal steps: step by step the batch sizes of the run without a curriculum. Else the two pacings agree."""
-    made = plan(np.arange(size), **variant)
-    sizes = [len(rows) for rows in steps(made)]
-    plain = {"epochs": variant["epochs"], "batch_size": variant["batch_size"], "seed": 0, "power": 0.0}
+    schedule = plan(np.arange(size), **variant)
+    sizes = [len(rows) for rows in rows_by_step(schedule)]
+    plain = {"epochs": variant["epochs"], "batch_size": variant["batch_size"], "seed": 0, "pacing_exponent": 0.0}
     if variant["equal_steps"]:
-        assert made.total == variant["epochs"] * math.ceil(size / variant["batch_size"])
-        assert sizes == [len(rows) for rows in steps(plan(np.arange(size), **plain))]
+        assert schedule.total == variant["epochs"] * math.ceil(size / variant["batch_size"])
+        assert sizes == [len(rows) for rows in rows_by_step(plan(np.arange(size), **plain))]
     else:
-        other = plan(np.arange(size), **(variant | {"pacing": "epoch", "within": "shuffled"}))
-        assert sizes == [len(rows) for rows in steps(other)]
+        other = plan(np.arange(size), **(variant | {"pace_by": "epoch", "order_within": "shuffled"}))
+        assert sizes == [len(rows) for rows in rows_by_step(other)]
 
 
 @given(st.integers(1, 60), variants)
-def test_pacing_per_epoch_covers_the_prefix_evenly_at_every_moment(size: int, variant: dict) -> None:
-    made = plan(np.arange(size), **(variant | {"pacing": "epoch"}))
+def test_pacing_by_epoch_draws_evenly(size: int, variant: dict) -> None:
+    schedule = plan(np.arange(size), **(variant | {"pace_by": "epoch"}))
     counts: dict[int, Counter] = {}
-    for step, rows in enumerate(steps(made)):
-        epoch, bound = made.at(step).epoch, limit(size, step, made, variant | {"pacing": "epoch"})
+    for step, rows in enumerate(rows_by_step(schedule)):
+        epoch, bound = schedule.at(step).epoch, limit(size, step, schedule, variant | {"pace_by": "epoch"})
         count = counts.setdefault(epoch, Counter(dict.fromkeys(range(bound), 0)))
         count.update(rows)
         assert max(count.values()) - min(count.values()) <= 1
 
 
-def test_pacing_per_step_draws_each_eligible_row_equally_often() -> None:
+def test_pacing_by_step_draws_evenly() -> None:
     """By many seeds: the mean place of a step's rows is that of its prefix, and early rows get no more than others."""
-    size, how = 200, {"epochs": 3, "batch_size": 10, "power": 1.0, "pacing": "step"}
-    how["equal_steps"] = True
-    plans = [plan(np.arange(size), seed=seed, **how) for seed in range(150)]
+    size, options = 200, {"epochs": 3, "batch_size": 10, "pacing_exponent": 1.0, "pace_by": "step"}
+    options["equal_steps"] = True
+    plans = [plan(np.arange(size), seed=seed, **options) for seed in range(150)]
     for step in (19, 30, 45, 59):  # the end of an epoch, its middle, and the last step
-        bound = limit(size, step, plans[0], how)
-        drawn = np.array([made.at(step).rows for made in plans])
+        bound = limit(size, step, plans[0], options)
+        drawn = np.array([schedule.at(step).rows for schedule in plans])
         assert drawn.mean() == pytest.approx((bound - 1) / 2, abs=4 * bound / math.sqrt(12 * drawn.size))
 
 
-def test_passes_differ_and_sorted_passes_keep_the_order() -> None:
-    how = {"epochs": 2, "batch_size": 4, "seed": 9, "power": 1.0, "equal_steps": True}
-    rows = [row for batch in steps(plan(np.arange(40), **how))[:10] for row in batch]
+def test_sorted_passes_keep_the_order() -> None:
+    options = {"epochs": 2, "batch_size": 4, "seed": 9, "pacing_exponent": 1.0, "equal_steps": True}
+    rows = [row for batch in rows_by_step(plan(np.arange(40), **options))[:10] for row in batch]
     assert sorted(rows[:20]) == sorted(rows[20:]) == list(range(20)) and rows[:20] != rows[20:]
-    rows = [row for batch in steps(plan(np.arange(40), within="sorted", **how))[:10] for row in batch]
+    rows = [row for batch in rows_by_step(plan(np.arange(40), order_within="sorted", **options))[:10] for row in batch]
     assert rows == [*range(20), *range(20)]
-    grown = steps(plan(np.arange(40), **(how | {"pacing": "step", "within": "sorted"})))
+    grown = rows_by_step(plan(np.arange(40), **(options | {"pace_by": "step", "order_within": "sorted"})))
     assert grown[:4] == [[0, 1, 2, 3], [0, 1, 2, 3], [4, 5, 0, 1], [2, 3, 4, 5]], "a prefix of 4, 4, 6 and 8 rows"
 
 
-def test_the_mix_counts_what_the_steps_hold() -> None:
+def test_mix_counts_rows_of_epochs() -> None:
     groups = np.array([0] * 20 + [1] * 12 + [2] * 8)
-    made = plan(np.arange(40), epochs=4, batch_size=3, seed=2, power=1.0)
-    shares = Paced(made, 40, groups).mix
+    schedule = plan(np.arange(40), epochs=4, batch_size=3, seed=2, pacing_exponent=1.0)
+    shares = Paced(schedule, 40, groups).mix
     assert shares.tolist() == pytest.approx(np.array([[1, 0, 0], [1, 0, 0], [20 / 30, 10 / 30, 0], [0.5, 0.3, 0.2]]))
+
+
+def random_similarities(count: int) -> Similarities:
+    positive, negative = np.random.default_rng(4).uniform(-1, 1, (2, count)).astype(np.float32)
+    return Similarities(positive, negative)
+
+
+@pytest.mark.parametrize("difficulty_by", ["groups", "entailment", "contradiction"])
+@pytest.mark.parametrize("order", ["curriculum", "anti"])
+def test_easy_triplets_come_first(difficulty_by: str, order: str) -> None:
+    """By the margin's groups, by the cosine of the entailment, or by that of the contradiction (CBCL, 4.3)."""
+    rows = np.arange(0, 75, 3)  # those that a limit has drawn
+    similarities = random_similarities(len(rows))
+    settings = CurriculumSettings(order=order, difficulty=difficulty_by, margin=0.5)  # type: ignore[arg-type]
+    ordered, groups = sort(settings, rows, similarities, seed=2)
+    assert sorted(ordered) == rows.tolist()
+    gap = similarities.positive.astype(float) - similarities.negative
+    hardness = {
+        "groups": np.select([gap > 0.5, gap > 0], [0, 1], 2),
+        "entailment": -similarities.positive,
+        "contradiction": similarities.negative,
+    }[difficulty_by]
+    hardness_in_order = hardness[ordered // 3]
+    if order == "anti":
+        hardness_in_order = hardness_in_order[::-1]
+    assert (np.diff(hardness_in_order) >= 0).all() and hardness_in_order[0] < hardness_in_order[-1]
+    assert groups is not None and groups[rows].tolist() == difficulty(*vars(similarities).values(), 0.5).tolist()
+
+    paced = pace(settings, TrainingSettings(epochs=3, batch_size=4, seed=2), ordered, groups)
+    counts = paced.manifest_entry()
+    sizes = [int((groups == group).sum()) for group in range(3)]
+    assert [counts["easy"], counts["semi-hard"], counts["hard"]] == sizes and sum(sizes) == paced.row_count == 25
+
+
+def test_random_order_keeps_the_pacing() -> None:
+    rows = np.arange(24)
+    training = TrainingSettings(epochs=3, batch_size=4, seed=2)
+    settings = CurriculumSettings(order="random", pacing_exponent=1.0)
+    ordered, groups = sort(settings, rows, None, seed=2)
+    assert groups is None and ordered.tolist() != rows.tolist()
+    assert sort(settings, rows, None, seed=3)[0].tolist() != ordered.tolist()
+    assert pace(settings, training, ordered, groups).plan.lengths == [2, 4, 6]
+    assert pace(settings, training, ordered, groups).manifest_entry() is None
+
+
+def test_no_curriculum_takes_all_rows() -> None:
+    rows = np.arange(24)
+    settings = CurriculumSettings(order="none", pacing_exponent=1.0)
+    ordered, groups = sort(settings, rows, None, seed=2)
+    assert ordered.tolist() == rows.tolist() and groups is None
+    paced = pace(settings, TrainingSettings(epochs=3, batch_size=4), ordered, groups)
+    assert paced.plan.lengths == [6, 6, 6]

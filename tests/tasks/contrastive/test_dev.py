@@ -1,4 +1,4 @@
-"""Guards: which pairs a name of `--sts-dev` means, what is said where they are not there, which scored sets hold them.
+"""Guards: which pairs a name of `--sts-dev` means, what helps where they are missing, which scored sets hold them.
 
 python -m pytest --import-mode=importlib tests/tasks/contrastive/test_dev.py
 DATA_DIR=... python -m pytest --import-mode=importlib tests/tasks/contrastive/test_dev.py -m realdata
@@ -26,27 +26,27 @@ COURSE = "\tid\tsentence1\tsentence2\tsimilarity\n"
 def read(tiny: Path, corpora: Path) -> Read:
     """A function that reads what `--sts-dev` names in a data folder."""
 
-    def found(given: str, data: Path = corpora) -> DevSets:
-        return devs.read(FileSettings(sts_dev=given, data=str(data)), Tokenizer.load(tiny), 32)
+    def read_dev(name: str, data: Path = corpora) -> DevSets:
+        return devs.read(FileSettings(sts_dev=name, data=str(data)), Tokenizer.load(tiny), 32)
 
-    return found
+    return read_dev
 
 
 def texts(dev: DevSets) -> dict[str, list[tuple[str, ...]]]:
-    return {name: texts_of(one) for name, one in dev.pairs.items()}
+    return {name: texts_of(examples) for name, examples in dev.pairs.items()}
 
 
 @pytest.mark.parametrize("layout", ["STS/STSBenchmark", "stsbenchmark"])
-def test_stsb_is_its_own_dev_set_in_either_layout(read: Read, corpora: Path, layout: str) -> None:
+def test_stsb_in_either_layout(read: Read, corpora: Path, layout: str) -> None:
     data = corpora / "elsewhere"
     shutil.copytree(corpora / "downstream/STS/STSBenchmark", data / layout)
-    for given in ("stsb", "STSb"):
-        dev = read(given, data)
+    for name in ("stsb", "STSb"):
+        dev = read(name, data)
         assert dev.name == "stsb" and texts(dev) == {"sts": [("Old dev mill", "A mill"), ("A cup!", "New dev mill")]}
         assert dev.manifest_entry()["file"].endswith(f"{layout}/sts-dev.csv") and dev.manifest_entry()["name"] == "stsb"
 
 
-def test_course_and_a_file(read: Read, corpora: Path) -> None:
+def test_course_set_and_single_file(read: Read, corpora: Path) -> None:
     write(corpora / "course/sts-dev.csv", COURSE + "0\ta\tA cat .\tA dog .\t1.5\n")
     assert texts(read("course")) == {"sts": [("a cat .", "a dog .")]}
     file = corpora / "downstream/STS/STSBenchmark/sts-test.csv"
@@ -54,7 +54,7 @@ def test_course_and_a_file(read: Read, corpora: Path) -> None:
     assert dev.name == str(file) and len(dev) == 2 and dev.sha256 == dev.manifest_entry()["sha256"] == sha256_of(file)
 
 
-def test_zh_are_the_dev_files_that_are_there_and_never_a_test_or_train_file(read: Read, corpora: Path) -> None:
+def test_zh_reads_existing_dev_files(read: Read, corpora: Path) -> None:
     write(corpora / "zh/STS-B/STS-B.valid.data", "鸟在飞。\t鱼在游\t2\n鸟在飞。\t鸟飞\t4\n")
     alone = read("zh")
     assert texts(alone) == {"sts": [("鸟在飞。", "鱼在游"), ("鸟在飞。", "鸟飞")]}
@@ -65,26 +65,24 @@ def test_zh_are_the_dev_files_that_are_there_and_never_a_test_or_train_file(read
     write(corpora / "zh/PAWS-X/dev_2k.tsv", "id\tsentence1\tsentence2\tlabel\n4\t甲和乙\t乙和甲\t1\n")
     dev = read("zh")
     assert list(dev.pairs) == ["ATEC", "BQ", "LCQMC", "PAWS-X", "STS-B"] and len(dev) == 6 and not dev.absent
-    names = [Path(one.cache.source).name for one in dev.pairs.values()]
+    names = [Path(examples.cache.source).name for examples in dev.pairs.values()]
     assert names == ["dev.csv", "dev.csv", "dev.txt", "dev_2k.tsv", "STS-B.valid.data"]
-    account = dev.manifest_entry()
-    assert account["kept"] == 6 and account["BQ"]["kept"] == 1 and account["ATEC"]["file"].endswith("ATEC_CCKS/dev.csv")
+    entry = dev.manifest_entry()
+    assert entry["kept"] == 6 and entry["BQ"]["kept"] == 1 and entry["ATEC"]["file"].endswith("ATEC_CCKS/dev.csv")
     assert dev.sha256 != alone.sha256
 
 
 @pytest.mark.parametrize(
-    ("given", "helps"),
+    ("name", "remedy"),
     [("stsb", r"get_data\.py senteval"), ("zh", r"get_data\.py chinese"), ("corse", "did you mean 'course'")],
 )
-def test_a_set_that_is_not_there_is_named_with_what_helps(read: Read, tmp_path: Path, given: str, helps: str) -> None:
+def test_missing_set_names_the_remedy(read: Read, tmp_path: Path, name: str, remedy: str) -> None:
     (tmp_path / "other").mkdir()
-    with pytest.raises(UserError, match=f"^--sts-dev {given}: .*{helps}"):
-        read(given, tmp_path / "other")
+    with pytest.raises(UserError, match=f"^--sts-dev {name}: .*{remedy}"):
+        read(name, tmp_path / "other")
 
 
-def test_dev_pairs_that_are_in_scored_sets_are_counted_in_either_order(
-    read: Read, corpora: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_pairs_in_scored_sets_are_counted(read: Read, corpora: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [
         "new test mill\ta cup .",
         "a mill\told dev mill",
@@ -96,9 +94,9 @@ def test_dev_pairs_that_are_in_scored_sets_are_counted_in_either_order(
     write(file, "sentence1\tsentence2\tscore\n" + "".join(f"{row}\t{n}\n" for n, row in enumerate(rows)))
     subset = corpora / "downstream/STS/STS12-en-test/STS.input.MSRpar.txt"
     write(subset, "A MSRpar tap.\tThe MSRpar tap.\nA cup.\tA cup.\n")
-    found = devs.count_in_scored_sets(read(str(file)), corpora)
-    assert {name: count for name, count in found.items() if count} == {"STS12": 1, "STS-B": 1, "STS-B dev": 1}
-    assert found.keys() == {"STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "STS-B dev"}
+    counts = devs.count_in_scored_sets(read(str(file)), corpora)
+    assert {name: count for name, count in counts.items() if count} == {"STS12": 1, "STS-B": 1, "STS-B dev": 1}
+    assert counts.keys() == {"STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "STS-B dev"}
     assert "STS-B dev" not in devs.count_in_scored_sets(read("stsb"), corpora)
     shutil.rmtree(corpora / "downstream/STS/STS13-en-test")
     assert "STS13" not in devs.count_in_scored_sets(read(str(file)), corpora)
@@ -112,8 +110,8 @@ def test_dev_pairs_that_are_in_scored_sets_are_counted_in_either_order(
 
 
 @pytest.mark.realdata
-def test_the_course_dev_set_stands_in_the_scored_sets(real_data: Path, tiny: Path) -> None:
+def test_course_dev_overlaps_scored_sets(real_data: Path, tiny: Path) -> None:
     course = devs.read(FileSettings(sts_dev="course"), Tokenizer.load(tiny), 32)
     expected = {"STS12": 153, "STS13": 66, "STS14": 232, "STS15": 186, "STS16": 57, "STS-B": 148, "STS-B dev": 149}
-    found = devs.count_in_scored_sets(course, real_data)
-    assert len(course) == 863 and {name: found[name] for name in expected} == expected
+    counts = devs.count_in_scored_sets(course, real_data)
+    assert len(course) == 863 and {name: counts[name] for name in expected} == expected

@@ -36,14 +36,14 @@ def two_views(first: Tensor, second: Tensor, temperature: float) -> Tensor:
 
 
 @pytest.mark.parametrize("rows", [1, 2, 7])
-def test_nt_xent_is_equation_1_of_cbcl_term_by_term(rows: int) -> None:
+def test_nt_xent_is_cbcl_equation_1(rows: int) -> None:
     inputs = drawn(rows)
     same(nt_xent(*inputs, 0.3), formulas.nt_xent(*inputs, temperature=0.3), inputs, 1e-10)
 
 
 @pytest.mark.parametrize("temperature", [0.05, 0.1, 1.0])
 @pytest.mark.parametrize("texts", [1, 2, 8])
-def test_two_views_are_equation_1_of_consert_term_by_term(texts: int, temperature: float) -> None:
+def test_views_are_consert_equation_1(texts: int, temperature: float) -> None:
     """A single text has no negatives: its loss is 0, and has no gradient."""
     inputs = drawn(texts, 2)
     same(two_views(*inputs, temperature), formulas.two_views(*inputs, temperature), inputs, 1e-10)
@@ -55,26 +55,26 @@ def features(*sides: Tensor) -> list[dict[str, Tensor]]:
 
 @pytest.mark.parametrize("temperature", [0.05, 0.3])
 @pytest.mark.parametrize("sides", [2, 3])
-def test_nt_xent_is_sentence_transformers_ranking_loss(given_model: Any, sides: int, temperature: float) -> None:
+def test_nt_xent_equals_sentence_transformers(identity_model: Any, sides: int, temperature: float) -> None:
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
     inputs = drawn(12, sides, torch.float32)
-    theirs = MultipleNegativesRankingLoss(given_model, scale=1 / temperature)(features(*inputs), None)
+    theirs = MultipleNegativesRankingLoss(identity_model, scale=1 / temperature)(features(*inputs), None)
     same(nt_xent(*inputs, *[None] * (3 - sides), temperature), theirs, inputs, 1e-4)
 
 
 @pytest.mark.parametrize("margin", [0.5, 2.0, 4.0])
-def test_margin_contrastive_is_sentence_transformers_loss(given_model: Any, margin: float) -> None:
+def test_margin_contrastive_equals_sentence_transformers(identity_model: Any, margin: float) -> None:
     """Its label 1 means similar, and its distance adds 1e-6 to every coordinate."""
     from sentence_transformers.sentence_transformer.losses import ContrastiveLoss, SiameseDistanceMetric
 
     inputs = drawn(6, 2, torch.float32)
-    theirs = ContrastiveLoss(given_model, SiameseDistanceMetric.EUCLIDEAN, margin)(features(*inputs), SIMILAR.long())
+    theirs = ContrastiveLoss(identity_model, SiameseDistanceMetric.EUCLIDEAN, margin)(features(*inputs), SIMILAR.long())
     same(losses.margin_contrastive(*inputs, SIMILAR, margin), theirs, inputs, 1e-5)
 
 
 @pytest.mark.parametrize("similar", [True, False])
-def test_margin_contrastive_of_equal_vectors_has_finite_gradients(similar: bool) -> None:
+def test_equal_vectors_have_finite_gradients(similar: bool) -> None:
     u, v = (torch.ones(2, 3, requires_grad=True) for _ in range(2))
     losses.margin_contrastive(u, v, torch.tensor([similar, similar]), 1.0).backward()
     assert bool(u.grad.isfinite().all()) and bool(v.grad.isfinite().all())
@@ -82,25 +82,25 @@ def test_margin_contrastive_of_equal_vectors_has_finite_gradients(similar: bool)
 
 @pytest.mark.parametrize("margin", [0.2, 1.0, 5.0])
 @pytest.mark.parametrize("distance", losses.DISTANCES)
-def test_triplet_is_sentence_transformers_loss(given_model: Any, distance: str, margin: float) -> None:
+def test_triplet_equals_sentence_transformers(identity_model: Any, distance: str, margin: float) -> None:
     from sentence_transformers.sentence_transformer.losses import TripletDistanceMetric, TripletLoss
 
     inputs = drawn(9, 3, torch.float32)
     metric = getattr(TripletDistanceMetric, distance.upper())
-    theirs = TripletLoss(given_model, metric, triplet_margin=margin)(features(*inputs), None)
+    theirs = TripletLoss(identity_model, metric, triplet_margin=margin)(features(*inputs), None)
     same(losses.triplet(*inputs, margin, distance), theirs, inputs, 1e-5)
 
 
-def test_softmax_is_sentence_transformers_loss(given_model: Any) -> None:
+def test_softmax_equals_sentence_transformers(identity_model: Any) -> None:
     from sentence_transformers.sentence_transformer.losses import SoftmaxLoss
 
     inputs, labels = drawn(7, 2, torch.float32), torch.randint(3, (7,))
-    peer = SoftmaxLoss(given_model, WIDTH, 3)
+    peer = SoftmaxLoss(identity_model, WIDTH, 3)
     ours = torch.nn.functional.cross_entropy(peer.classifier(losses.softmax_features(*inputs)), labels)
     same(ours, peer(features(*inputs), labels), [*inputs, *peer.classifier.parameters()], 1e-6)
 
 
-def test_accuracy_counts_rows_whose_own_candidate_is_above_all_others() -> None:
+def test_accuracy_counts_nearest_positives() -> None:
     logits = torch.tensor([[3.0, 1.0, 2.9, 0.0], [0.5, 0.2, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]])
     assert float(loss_and_accuracy(logits)["accuracy"]) == pytest.approx(1 / 3), "one right, one wrong, one tie"
     assert float(loss_and_accuracy(torch.tensor([[0.3]]))["accuracy"]) == 1, "an only candidate"
@@ -108,7 +108,7 @@ def test_accuracy_counts_rows_whose_own_candidate_is_above_all_others() -> None:
     assert float(loss_and_accuracy(logits.masked_fill(ignored, -math.inf))["accuracy"]) == pytest.approx(2 / 3)
 
 
-def test_a_zero_vector_gives_no_nan() -> None:
+def test_zero_vector_gives_no_nan() -> None:
     a, p, n = drawn(3, 3, torch.float32)
     a.data[1] = 0
     loss = nt_xent(a, p, n, 0.05)
@@ -116,7 +116,7 @@ def test_a_zero_vector_gives_no_nan() -> None:
     assert bool(loss.isfinite()) and bool(a.grad.isfinite().all())
 
 
-def test_half_precision_vectors_give_fp32_losses() -> None:
+def test_half_precision_gives_fp32_losses() -> None:
     u, v, w = (x.detach() for x in drawn(6, 3, torch.bfloat16))
     for loss, inputs in [
         (lambda *x: two_views(*x, 0.1), (u, v)),
@@ -143,6 +143,6 @@ X, Y, Z = torch.ones(3, 2), torch.ones(3, 4), torch.ones(3)
         (lambda: losses.triplet(X, X, X, 1.0, "manhattan"), "'manhattan' is not one of euclidean, cosine"),
     ],
 )
-def test_other_shapes_and_modes_are_refused(call: Callable[[], Tensor], message: str) -> None:
+def test_wrong_shapes_are_refused(call: Callable[[], Tensor], message: str) -> None:
     with pytest.raises(UserError, match=message):
         call()

@@ -1,16 +1,25 @@
 """Guards: triplets of NLI pairs are those of a plain loop over the rows; every row is kept, counted or listed.
 
+They come from one file or several, of one kind.
+
 python -m pytest --import-mode=importlib tests/tasks/contrastive/test_triplets.py
 """
 
-from collections.abc import Iterator
+import csv
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minbert import UserError
 from minbert.token_cache import Issue, Row
+from minbert.train.start import InitialEncoder
 from tasks.contrastive import triplets
-from tasks.contrastive.triplets import checked, fold, from_pairs
+from tasks.contrastive.corpora import TrainingRows
+from tasks.contrastive.triplets import checked, find_triplets, fold, from_pairs
+from tests.tasks.contrastive.conftest import texts_of, write_pairs
 
 Pair = tuple[str, str, int]
 E, N, C = triplets.ENTAILMENT, triplets.NEUTRAL, triplets.CONTRADICTION
@@ -24,7 +33,7 @@ def texts(made: triplets.MergedTriplets) -> list[tuple[str, ...]]:
     return [row.texts for row in made.triplets]
 
 
-def test_each_defect_is_dropped_counted_and_listed_with_its_line() -> None:
+def test_defective_pairs_are_listed() -> None:
     pairs = [
         ("Rain falls.", "rain  FALLS.", E),  # its own premise
         ("Rain falls.", "It is wet.", E),
@@ -91,7 +100,7 @@ TEXT = st.sampled_from(["a", "A", "b", " b", "c", "d e", "d  E", "f"])
     st.sampled_from(["first", "zip", "cross"]),
     st.integers(0, 40),
 )
-def test_any_file_in_one_piece_or_two_is_the_plain_loop(pairs: list[Pair], per_premise: str, cut: int) -> None:
+def test_triplets_equal_plain_loop(pairs: list[Pair], per_premise: str, cut: int) -> None:
     pairs = [(p.strip(), h.strip(), label) for p, h, label in pairs]
     made = from_pairs([rows(pairs[:cut]), rows(pairs[cut:])], per_premise)
     expected, counts = by_loop(pairs, per_premise)
@@ -103,7 +112,7 @@ def test_any_file_in_one_piece_or_two_is_the_plain_loop(pairs: list[Pair], per_p
     assert len(made.skipped) == dropped and own["triplets"] == len(expected)
 
 
-def test_triplets_are_checked_by_the_same_rule() -> None:
+def test_defective_triplets_are_listed() -> None:
     found = [
         ("Birds sing.", "There is song.", "It is quiet."),
         ("Birds sing.", "there is song.", "It is quiet."),  # a duplicate
@@ -119,3 +128,82 @@ def test_triplets_are_checked_by_the_same_rule() -> None:
     assert [row.line for row in made.skipped] == [4, 5, 6, 7, 2]
     assert (made.counts["same_as_anchor"], made.counts["contradictory"], made.counts["duplicates"]) == (1, 3, 1)
     assert (made.counts["read"], made.counts["triplets"], made.counts["premises"]) == (8, 3, 3)
+
+
+LABELS = ["entailment", "neutral", "contradiction"]
+PAIRS = [
+    ("The cat sleeps on the mat.", "A cat sleeps.", "entailment"),
+    ("The cat sleeps on the mat.", "The cat is happy.", "neutral"),
+    ("The cat sleeps on the mat.", "The cat runs.", "contradiction"),
+    ("A dog runs, fast.", "The dog is not asleep.", "entailment"),
+    ("The cat sleeps on the mat.", "A cat is on a mat.", "entailment"),
+    ("A dog runs, fast.", "The dog sat.", "contradiction"),
+    ("The cat sleeps on the mat.", "The mat is under a dog.", "contradiction"),
+    ("The bird is sad.", "A bird is not happy.", "entailment"),
+    ("The cat sleeps on the mat.", "A cat is not awake.", "entailment"),
+    ("A dog runs, fast.", "A dog.", "-"),
+]
+TRIPLETS = [
+    ("The cat, who sat.", "A cat sat.", "A cat runs."),
+    ("A tree.", "The tree.", 'A "bird".'),
+    ("Who is happy?", "Who is not sad?", "Who is sad?"),
+]
+
+
+def read(paths: Sequence[Path], initial: InitialEncoder, per_premise: str = "first") -> TrainingRows:
+    files = find_triplets(", ".join(map(str, paths)), "")
+    return triplets.read(files, per_premise, initial.tokenizer, initial.max_length)
+
+
+def write_table(path: Path, header: list[str], rows: Sequence[Sequence[str]]) -> Path:
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([header, *rows])
+    return path
+
+
+@pytest.mark.parametrize("cut", [0, 4])
+@pytest.mark.parametrize("per_premise", ["first", "zip", "cross"])
+def test_premises_are_merged_over_files(initial: InitialEncoder, tmp_path: Path, per_premise: str, cut: int) -> None:
+    parts = [part for part in (PAIRS[:cut], PAIRS[cut:]) if part]
+    paths = [write_pairs(tmp_path / f"{number}.tsv", part) for number, part in enumerate(parts)]
+    examples, entry = read(paths, initial, per_premise)
+    labelled = [(premise, hypothesis, LABELS.index(label)) for premise, hypothesis, label in PAIRS[:-1]]
+    assert texts_of(examples) == by_loop(labelled, per_premise)[0]
+    assert entry["per_premise"] == per_premise
+    assert [file["file"] for file in entry["files"]] == [str(path) for path in paths]
+    counts = entry["counts"]
+    assert counts["read"] == len(PAIRS) == counts["skipped"] + counts["neutral"] + counts["usable"]
+    assert (counts["skipped"], counts["neutral"], counts["triplets"]) == (1, 1, len(examples))
+    reason = "1.tsv: no gold label" if cut else "no gold label"
+    assert entry["skipped"] == [{"line": len(parts[-1]) + 1, "why": reason}]
+
+
+@pytest.mark.parametrize("header", [["sent0", "sent1", "hard_neg"], ["anchor", "positive"]])
+def test_every_triplet_is_kept_or_listed(initial: InitialEncoder, tmp_path: Path, header: list[str]) -> None:
+    width = len(header)
+    good = [row[:width] for row in TRIPLETS]
+    same = ("A tree.", " a  TREE.", "A mat.")[:width]
+    empty = ("", "A cat.", "A dog.")[:width]
+    rows = [*good[:2], good[0], same, empty, good[2]]
+    examples, entry = read([write_table(tmp_path / "own.csv", header, rows)], initial)
+    assert texts_of(examples) == good
+    assert entry["counts"]["read"] == len(rows) == len(examples) + len(entry["skipped"])
+    assert sorted(row["line"] for row in entry["skipped"]) == [4, 5, 6]
+
+
+def test_files_of_different_kinds_are_refused(tmp_path: Path) -> None:
+    with_negatives = write_table(tmp_path / "hard.csv", ["sent0", "sent1", "hard_neg"], TRIPLETS)
+    without = write_table(tmp_path / "two.csv", ["anchor", "positive"], [row[:2] for row in TRIPLETS])
+    pairs = write_pairs(tmp_path / "pairs.tsv", PAIRS)
+    for first, second in ((pairs, with_negatives), (with_negatives, pairs), (with_negatives, without)):
+        with pytest.raises(UserError, match=f"--triplets: {first} .*{second} "):
+            find_triplets(f"{first},{second}", "")
+
+
+def test_rules_have_their_own_cache(initial: InitialEncoder, tmp_path: Path) -> None:
+    path = write_pairs(tmp_path / "pairs.tsv", PAIRS)
+    first = read([path], initial, "first").examples
+    assert read([path], initial, "cross").examples.cache.sha256 != first.cache.sha256
+    assert read([path], initial, "first").examples.cache.sha256 == first.cache.sha256
+    write_pairs(path, [*PAIRS, ("A tree.", "Trees.", "entailment"), ("A tree.", "A dog.", "contradiction")])
+    assert len(read([path], initial, "first").examples) == len(first) + 1

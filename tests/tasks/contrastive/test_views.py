@@ -16,7 +16,7 @@ from torch import Tensor
 
 from minbert import BertModel, Ragged, UserError
 from tasks.contrastive import views
-from tasks.contrastive.views import Dropout, FeatureCutoff, Shuffle, SpanCutoff, Streams, TokenCutoff, View, parse
+from tasks.contrastive.views import Dropout, FeatureCutoff, Shuffle, SpanCutoff, Streams, TokenCutoff, View, parse_views
 
 D = 10
 CUTS = (TokenCutoff, SpanCutoff, FeatureCutoff, Dropout)
@@ -37,14 +37,14 @@ def inner(length: int, protect: bool) -> list[int]:
 
 
 @given(sentences, rates, st.booleans(), st.sampled_from(CUTS), st.integers(0, 999))
-def test_what_is_not_cut_stays_to_the_bit_and_what_is_cut_is_zero(
+def test_cuts_are_zeros_of_defined_number(
     lengths: list[int], rate: float, protect: bool, kind: type[View], seed: int
 ) -> None:
     """So nothing is rescaled; the number of entries is the definition's, int(n * rate) as Python rounds it."""
     ragged, draw, x = batch(lengths, seed)
-    found = kind(rate, protect).hidden(x, ragged, draw)
-    assert torch.equal(found[found != 0], x[found != 0])
-    for one in (found == 0).split(ragged.lengths):
+    changed = kind(rate, protect).hidden(x, ragged, draw)
+    assert torch.equal(changed[changed != 0], x[changed != 0])
+    for one in (changed == 0).split(ragged.lengths):
         free = inner(len(one), protect)
         touched = one[free].numpy()
         assert one.sum() == touched.sum(), "a protected token is cut"
@@ -60,23 +60,19 @@ def test_what_is_not_cut_stays_to_the_bit_and_what_is_cut_is_zero(
 
 
 @given(sentences, st.booleans(), st.integers(0, 999))
-def test_shuffle_permutes_the_positions_of_each_sentence_and_nothing_else(
-    lengths: list[int], protect: bool, seed: int
-) -> None:
+def test_shuffle_permutes_positions_per_sentence(lengths: list[int], protect: bool, seed: int) -> None:
     ragged, draw, x = batch(lengths, seed)
-    found = Shuffle(0.0, protect).positions(ragged, draw)
-    assert torch.equal(found.ids, ragged.ids) and torch.equal(found.types, ragged.types)
-    assert found.lengths == ragged.lengths and Shuffle().hidden(x, ragged, draw) is x
-    for positions in found.positions.split(ragged.lengths):
+    changed = Shuffle(0.0, protect).positions(ragged, draw)
+    assert torch.equal(changed.ids, ragged.ids) and torch.equal(changed.types, ragged.types)
+    assert changed.lengths == ragged.lengths and Shuffle().hidden(x, ragged, draw) is x
+    for positions in changed.positions.split(ragged.lengths):
         assert sorted(positions.tolist()) == list(range(len(positions)))
         if protect:
             assert (positions[0], positions[-1]) == (0, len(positions) - 1)
 
 
 @given(sentences, st.booleans(), st.sampled_from([*CUTS, Shuffle]), st.data())
-def test_batch_mates_chunks_and_order_change_nothing(
-    lengths: list[int], protect: bool, kind: type[View], data: st.DataObject
-) -> None:
+def test_batch_mates_change_nothing(lengths: list[int], protect: bool, kind: type[View], data: st.DataObject) -> None:
     ragged, draw, x = batch(lengths)
     chosen = data.draw(st.lists(st.integers(0, len(lengths) - 1), min_size=1, unique=True))
     rows = [ragged.ids.split(ragged.lengths)[i].tolist() for i in chosen]
@@ -91,7 +87,7 @@ def test_batch_mates_chunks_and_order_change_nothing(
 
 
 @pytest.mark.parametrize("kind", CUTS)
-def test_every_part_of_the_counter_counts(kind: type[View]) -> None:
+def test_every_counter_changes_the_draw(kind: type[View]) -> None:
     ragged, draw, x = batch([12, 12, 12])
     view = kind(0.3)
     same = view.hidden(x, ragged, Streams(draw.seed, draw.epoch, draw.keys.copy(), draw.numbers.copy()))
@@ -109,11 +105,11 @@ def test_every_part_of_the_counter_counts(kind: type[View]) -> None:
 @pytest.mark.parametrize("kind", CUTS)
 def test_gradients_pass_where_nothing_is_cut_and_nowhere_else(kind: type[View], protect: bool) -> None:
     ragged, draw, x = batch([12, 2, 7])
-    found = kind(0.3, protect).hidden(x.requires_grad_(), ragged, draw)
+    changed = kind(0.3, protect).hidden(x.requires_grad_(), ragged, draw)
     weight = torch.rand_like(x) + 0.5
-    (found * weight).sum().backward()
-    assert x.grad is not None and (found == 0).any()
-    assert torch.equal(x.grad, torch.where(found == 0, 0.0, weight))
+    (changed * weight).sum().backward()
+    assert x.grad is not None and (changed == 0).any()
+    assert torch.equal(x.grad, torch.where(changed == 0, 0.0, weight))
 
 
 def shares(kind: type[View], length: int, rate: float, protect: bool = False, count: int = 4000) -> list[tuple]:
@@ -127,10 +123,10 @@ def shares(kind: type[View], length: int, rate: float, protect: bool = False, co
     ("kind", "length", "rate", "choices"),
     [(TokenCutoff, 6, 0.34, 15), (SpanCutoff, 6, 0.34, 5), (FeatureCutoff, 2, 0.2, 45), (Dropout, 1, 0.2, 45)],
 )
-def test_every_choice_is_equally_likely(kind: type[View], length: int, rate: float, choices: int) -> None:
+def test_every_cut_is_equally_likely(kind: type[View], length: int, rate: float, choices: int) -> None:
     """6 over 2 tokens, 5 places of a run of 2, 10 over 2 columns, 10 over 2 entries."""
-    found = Counter(shares(kind, length, rate))
-    assert len(found) == choices and chisquare(list(found.values())).pvalue > 1e-3
+    changed = Counter(shares(kind, length, rate))
+    assert len(changed) == choices and chisquare(list(changed.values())).pvalue > 1e-3
 
 
 def test_every_shuffle_is_equally_likely() -> None:
@@ -150,48 +146,46 @@ ROWS = [[2, 9, 14, 11, 7, 3], [2, 8, 3], [2, 20, 21, 22, 23, 24, 25, 12, 3], [2,
 @pytest.mark.parametrize(
     "spec", ["feature-cutoff,shuffle", "token-cutoff:0.3,dropout:0.4", "span-cutoff:0.4,none", "shuffle,shuffle"]
 )
-def test_both_views_in_one_batch_are_every_sentence_alone(bert: BertModel, spec: str, protect: bool) -> None:
-    both, rows = parse(spec, protect_special=protect), ROWS + ROWS  # all of view 0, then all of view 1
+def test_batch_equals_every_sentence_alone(bert: BertModel, spec: str, protect: bool) -> None:
+    both, rows = parse_views(spec, protect_special=protect), ROWS + ROWS  # all of view 0, then all of view 1
     draw = Streams(3, 1, np.tile([40, 7, 3, 12], 2), np.repeat([0, 1], 4))
     ragged = Ragged.from_lists(rows)
     states = views.apply(bert, ragged, both, draw)
     assert len(states) == bert.config.num_hidden_layers + 1
-    for i, found in enumerate(states[-1].split(ragged.lengths)):
+    for i, changed in enumerate(states[-1].split(ragged.lengths)):
         alone, own = Ragged.from_lists([rows[i]]), draw.take(np.array([i]))
         moved = both[i // 4].positions(alone, own)
         expected = bert.encode(both[i // 4].hidden(bert.embed(moved), moved, own), moved)[-1]
-        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(changed, expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("protect", [False, True])
-def test_the_adversarial_change_is_the_normalised_gradient_of_each_token(protect: bool) -> None:
+def test_adversarial_is_the_normalised_gradient(protect: bool) -> None:
     ragged = Ragged.from_lists(ROWS)
     gradient = torch.randn(len(ragged.ids), 16) * torch.logspace(-30, 20, len(ragged.ids))[:, None]
     gradient[4] = 0
     ends = np.cumsum(ragged.lengths)
     special = {*(ends - 1).tolist(), *(ends - ragged.lengths).tolist()}
-    found = views.adversarial(gradient, ragged, 0.3, protect_special=protect).double()
+    changed = views.adversarial(gradient, ragged, 0.3, protect_special=protect).double()
     for i, row in enumerate(gradient.double()):
         expected = row * 0 if i == 4 or (protect and i in special) else 0.3 * row / row.pow(2).sum().sqrt()
-        torch.testing.assert_close(found[i], expected, atol=1e-7, rtol=1e-6)
+        torch.testing.assert_close(changed[i], expected, atol=1e-7, rtol=1e-6)
     assert len(special) == 8
 
 
-def test_an_adversarial_change_is_nothing_after_an_overflow_in_fp16() -> None:
+def test_adversarial_ignores_overflow_in_fp16() -> None:
     overflown = torch.tensor([[3.0, 4.0], [float("inf"), 1.0], [float("nan"), 0.0]])
-    found = views.adversarial(overflown, Ragged.from_lists([[2, 4, 3]]), 0.5)
-    assert torch.allclose(found, torch.tensor([[0.3, 0.4], [0.0, 0.0], [0.0, 0.0]])), (
-        "nothing after an overflow in fp16"
-    )
+    changed = views.adversarial(overflown, Ragged.from_lists([[2, 4, 3]]), 0.5)
+    assert torch.allclose(changed, torch.tensor([[0.3, 0.4], [0.0, 0.0], [0.0, 0.0]]))
 
 
-def test_specs() -> None:
-    assert parse("feature-cutoff:0.2,shuffle") == (FeatureCutoff(0.2), Shuffle())
-    assert parse(" token-cutoff , dropout") == (TokenCutoff(0.15), Dropout(0.2))
-    assert parse("span-cutoff,feature-cutoff") == (SpanCutoff(0.15), FeatureCutoff(0.2))
-    assert parse("adversarial,none") == (views.Adversarial(1.0), View())
-    assert parse("adversarial:3,none", protect_special=True) == (views.Adversarial(3.0, True), View(0.0, True))
-    assert parse("dropout:0,shuffle")[0] == Dropout(0.0)
+def test_specs_become_views() -> None:
+    assert parse_views("feature-cutoff:0.2,shuffle") == (FeatureCutoff(0.2), Shuffle())
+    assert parse_views(" token-cutoff , dropout") == (TokenCutoff(0.15), Dropout(0.2))
+    assert parse_views("span-cutoff,feature-cutoff") == (SpanCutoff(0.15), FeatureCutoff(0.2))
+    assert parse_views("adversarial,none") == (views.Adversarial(1.0), View())
+    assert parse_views("adversarial:3,none", protect_special=True) == (views.Adversarial(3.0, True), View(0.0, True))
+    assert parse_views("dropout:0,shuffle")[0] == Dropout(0.0)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +200,7 @@ def test_specs() -> None:
         ("adversarial:0,none", "must be above 0"),
     ],
 )
-def test_what_a_spec_cannot_be(spec: str, why: str) -> None:
+def test_wrong_specs_are_refused(spec: str, why: str) -> None:
     with pytest.raises(UserError) as error:
-        parse(spec)
+        parse_views(spec)
     assert why in str(error.value) and str(error.value).startswith("--views")

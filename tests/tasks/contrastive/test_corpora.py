@@ -1,0 +1,209 @@
+"""Guards: unlabelled texts: none lost or doubled in silence, samples by seed, test sentences and dev pairs counted.
+
+python -m pytest --import-mode=importlib tests/tasks/contrastive/test_corpora.py
+DATA_DIR=... python -m pytest --import-mode=importlib tests/tasks/contrastive/test_corpora.py -m realdata
+"""
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minbert import UserError
+from minbert.train.settings import names_in
+from minbert.train.start import InitialEncoder
+from tasks.contrastive.consert import ConsertSettings
+from tasks.contrastive.corpora import Data, find_texts, gather_texts, read_texts, sample, with_dev_pairs
+from tasks.readers.senteval import STS
+from tests.tasks.contrastive.conftest import texts_of, write
+
+TEXTS = ["the cat sat .", "a dog runs .", "the bird is happy .", "a tree .", "who is sad ?", "the dog sleeps ."]
+DEV_PAIRS = [("The cat sat!", "A  dog runs."), ("The cat sat.", "Nobody."), ("A tree.", "A tree.")]
+
+
+def gather(source: str, data: Path) -> tuple[list[str], dict[str, Any]]:
+    """The texts of a source in a data folder, and the report on its files."""
+    return gather_texts(find_texts(names_in(source), str(data)), seed=0)
+
+
+def test_lines_keep_their_first_appearance(tmp_path: Path) -> None:
+    path = write(tmp_path / "own.txt", "b\n\n a \nb\nB\n  \na\n")
+    texts, report = gather(str(path), tmp_path)
+    assert texts == ["b", "a", "B"]
+    (file,) = report["files"]
+    assert (file["read"], file["kept"], file["texts"]) == (7, 5, 5)
+    assert file["skipped"] == [{"line": 2, "why": "sentence: empty"}, {"line": 6, "why": "sentence: empty"}]
+    assert (report["texts"], report["duplicates"], report["kept"]) == (5, 2, 3)
+    assert not report["transductive"] and report["also_in_test"] == {"any": 0}
+
+
+def test_sts_reads_every_pair(corpora: Path) -> None:
+    """Pairs without a score too, and test sentences, which the report says."""
+    texts, report = gather("sts", corpora)
+    subsets = sum(len(names) for _, names in STS.values())
+    assert report["texts"] == 4 * subsets + 3 * 4 + 3 * 2 == sum(file["texts"] for file in report["files"])
+    assert all(file["read"] == file["kept"] + len(file["skipped"]) for file in report["files"])
+    assert {"A STS15 belief cup.", "A mill", "New dev mill", "A goat is in test", "A cup."} <= set(texts)
+    assert report["transductive"]
+    assert len(texts) == len(set(texts)) == report["texts"] - report["duplicates"]
+    splits = Counter(file["split"] for file in report["files"])
+    assert splits == {"test": subsets + 2, "train": 2, "dev": 2}
+
+
+def test_sts_train_reads_no_test_file(corpora: Path) -> None:
+    """It counts the test sentences that stand in a train file all the same."""
+    texts, report = gather("sts-train", corpora)
+    assert texts == ["Old train mill", "A mill", "A cup!", "New train mill", "A goat is in train", "The goat rests"]
+    assert not report["transductive"]
+    assert report["also_in_test"] == {"any": 3}, "A cup! is A cup. but for its mark"
+    assert find_texts(["sts-train"], str(corpora)).absent == ["STS12 train"]
+    write(corpora / "downstream/STS/STS12-en-train/STS.input.MSRpar.txt", "A lamp\tThe lamp\n")
+    assert gather("sts-train", corpora)[0] == ["A lamp", "The lamp", *texts]
+    assert find_texts(["sts-train"], str(corpora)).absent == []
+
+
+def test_chinese_reads_fetched_train_files(tmp_path: Path) -> None:
+    names = {"ATEC": "ATEC", "BQ": "BQ", "LCQMC": "LCQMC", "PAWS-X": "PAWSX", "STS-B": "STS-B"}
+    for number, (folder, name) in enumerate(names.items()):
+        for split in ("train", "valid", "test"):
+            rows = f"{folder}第一句{split}\t同一句\t1\n鱼{number}\t鸟{number}\t0\n"
+            write(tmp_path / f"zh/{folder}/{name}.{split}.data", rows)
+    corpus = find_texts(["chinese"], str(tmp_path))
+    assert [file.path.name for file in corpus.files] == [f"{name}.train.data" for name in names.values()]
+    texts, report = gather("chinese", tmp_path)
+    assert corpus.absent == [] and not report["transductive"]
+    assert len(texts) == 5 + 1 + 10 and report["texts"] == 20
+    assert report["also_in_test"] == {"any": 11}
+
+
+def test_chinese_reads_existing_train_files(corpora: Path) -> None:
+    texts, report = gather("chinese", corpora)
+    assert texts == ["花呗怎么还款", "怎么还花呗", "额度多少", "鸟在飞。", "鱼在游"]
+    assert find_texts(["chinese"], str(corpora)).absent == ["BQ train", "LCQMC train", "PAWS-X train"]
+    assert (report["texts"], report["duplicates"], report["transductive"]) == (6, 1, False)
+    assert report["also_in_test"] == {"any": 1}
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 2**40))
+def test_smaller_sample_lies_in_larger(first: int, second: int, seed: int) -> None:
+    texts = [f"text {number}" for number in range(40)]
+    fewer, more = sorted((first, second))
+    small = sample(texts, seed, fewer)
+    large = sample(texts, seed, more)
+    assert len(small) == fewer and len(large) == more and set(small) <= set(large)
+    assert small == sorted(small, key=texts.index)
+    assert sample(texts, seed, fewer) == small
+
+
+def test_missing_texts_name_the_remedy(corpora: Path) -> None:
+    table = write(corpora / "table.csv", "id,sentence\n1,a cat\n")
+    shutil.rmtree(corpora / "downstream")
+    for path in (corpora / "zh").glob("*/*train*"):
+        path.unlink()
+    messages = {
+        str(table): "is a table",
+        "stss": "did you mean 'sts'",
+        "sts-train": r"get_data\.py senteval",
+        "chinese": r"get_data\.py chinese",
+    }
+    for source, message in messages.items():
+        with pytest.raises(UserError, match=f"^--texts.*{message}"):
+            gather(source, corpora)
+
+
+@pytest.mark.realdata
+def test_real_sts_texts_are_conserts(real_data: Path) -> None:
+    """ConSERT, Table 1: 89,192 texts, duplicates counted."""
+    corpus = find_texts(["sts"], str(real_data))
+    _, report = gather_texts(corpus, seed=0)
+    assert (report["texts"], report["kept"], report["transductive"]) == (89_192, 48_699, True)
+    texts_by_set = Counter[str]()
+    for file, entry in zip(corpus.files, report["files"], strict=True):
+        texts_by_set[file.path.parent.name[:5]] += entry["texts"]
+    assert list(texts_by_set.values()) == [6216, 3000, 7500, 17000, 18366, 17256, 19854]
+
+
+@pytest.fixture
+def dev_file(tmp_path: Path) -> Path:
+    """Three scored pairs."""
+    rows = [f"{number}\t{first}\t{second}\t{number}.0" for number, (first, second) in enumerate(DEV_PAIRS)]
+    return write(tmp_path / "sts-dev.csv", "\n".join(["id\tsentence1\tsentence2\tsimilarity", *rows]) + "\n")
+
+
+def read(initial: InitialEncoder, tmp_path: Path, texts: list[str], **flags: Any) -> Data:
+    """The data of a run on texts, with `sts-dev.csv` as its dev pairs."""
+    path = write(tmp_path / "texts.txt", "\n".join(texts) + "\n")
+    usual = {"texts": str(path), "sts_dev": str(tmp_path / "sts-dev.csv"), "data": str(tmp_path)}
+    settings = ConsertSettings.of(**usual | flags)
+    rows = read_texts(settings.data, settings, initial)
+    return with_dev_pairs(rows, settings, initial, noun="texts", unlabelled=True)
+
+
+@pytest.mark.usefixtures("dev_file")
+@pytest.mark.parametrize(("texts", "seen"), [(TEXTS, 2), (TEXTS[:2], 1), (TEXTS[1:], 1), (TEXTS[4:], 0)])
+def test_dev_pairs_among_texts_are_counted(
+    initial: InitialEncoder, tmp_path: Path, capsys: pytest.CaptureFixture[str], texts: list[str], seen: int
+) -> None:
+    data = read(initial, tmp_path, texts)
+    assert data.entry["train"]["dev_pairs_seen"] == seen
+    warning = f"sts-dev.csv: {seen} of 3 pairs are made of training texts"
+    assert (warning in capsys.readouterr().err) == (seen > 0)
+
+
+@pytest.mark.usefixtures("dev_file")
+def test_duplicates_are_kept_on_request(initial: InitialEncoder, tmp_path: Path) -> None:
+    texts = [*TEXTS, TEXTS[0]]
+    assert texts_of(read(initial, tmp_path, texts).train) == [(text,) for text in TEXTS]
+    assert texts_of(read(initial, tmp_path, texts, keep_duplicates=True).train) == [(text,) for text in texts]
+
+
+@pytest.mark.usefixtures("dev_file")
+def test_transductive_weights_are_marked(
+    initial: InitialEncoder, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where a run of stage two lies between."""
+    entries = [{"transductive": True}, {"transductive": False, "weights_transductive": True}, {"transductive": False}]
+    for number, entry in enumerate(entries):
+        encoder = tmp_path / f"run-{number}" / "encoder"
+        encoder.mkdir(parents=True)
+        write(encoder.parent / "manifest.json", json.dumps({"settings": {}, "data": {"train": entry}}))
+        marked = read(initial, tmp_path, TEXTS, weights=str(encoder)).entry["train"].get("weights_transductive", False)
+        warned = "come from a run on test sentences (transductive)" in capsys.readouterr().err
+        assert marked == warned == (number < 2)
+    between = {"settings": {}, "data": {"train": {"sst": {}}}, "weights": {"folder": str(tmp_path / "run-0/encoder")}}
+    manifest = write(tmp_path / "run-2/manifest.json", json.dumps(between))
+    weights = str(tmp_path / "run-2/encoder")
+    assert read(initial, tmp_path, TEXTS, weights=weights).entry["train"]["weights_transductive"]
+    write(manifest, "[1]")  # of another program
+    for source in (weights, str(tiny)):
+        assert "weights_transductive" not in read(initial, tmp_path, TEXTS, weights=source).entry["train"]
+
+
+@pytest.mark.usefixtures("dev_file")
+def test_overlaps_are_counted_when_dev_chooses(
+    initial: InitialEncoder, corpora: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dev = corpora / "downstream/STS/STSBenchmark/sts-test.csv"
+    warning = "of the 2 pairs that choose the encoder some are also in scored sets: 2 in STS-B"
+    for keep, counted in (("best", True), ("last", False)):
+        overlaps = read(initial, corpora, TEXTS, keep=keep, sts_dev=str(dev)).entry["sts_dev"]["also_in"]
+        assert bool(overlaps) == counted and overlaps.get("STS-B", 2) == 2
+        assert (warning in capsys.readouterr().err) == counted
+
+
+@pytest.mark.usefixtures("dev_file")
+def test_truncated_and_skipped_rows_are_noted(
+    initial: InitialEncoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = read(initial, tmp_path, [*TEXTS, "the cat " * 40, ""])
+    notes = capsys.readouterr().err.splitlines()
+    path = tmp_path / "texts.txt"
+    assert f"note: {path}: 1 of 7 sentences are longer than 64 tokens and are truncated" in notes
+    assert any("1 rows skipped" in note and "texts.txt line 8" in note for note in notes)
+    entry = data.entry["train"]
+    assert entry["skipped"] == [{"file": "texts.txt", "line": 8, "why": "sentence: empty"}]

@@ -1,0 +1,81 @@
+"""Guards: the losses of pretrain_cbcl.py are their formulas over the batch, and its data fit them.
+
+The script itself: tests/e2e/test_pretrain_cbcl.py.
+
+python -m pytest --import-mode=importlib tests/tasks/contrastive/test_pretrain_cbcl.py
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from minbert import UserError
+from minbert.bert import BertModel
+from pretrain_cbcl import LossSettings, PretrainSettings, TripletTrainStep, chance_loss, find_data
+from tasks.contrastive import losses
+from tasks.contrastive.step import ContrastiveModel
+from tasks.examples import Examples
+from tests.tasks.contrastive.conftest import run_step, vectors_of
+from tests.tasks.contrastive.formulas import nt_xent
+
+SAMPLE = Path(__file__).parents[3] / "data" / "sample"
+ROWS = np.array([4, 0, 3, 1])
+
+
+@pytest.mark.parametrize("hard_negatives", [True, False])
+@pytest.mark.parametrize("projection", ["none", "training", "kept"])
+def test_nt_xent_is_over_the_batch(
+    bert: BertModel, triplets: Examples, labelled: Examples, hard_negatives: bool, projection: str
+) -> None:
+    examples = triplets if hard_negatives else labelled
+    pooler = {"none": "mean", "training": "cls", "kept": "pooler"}[projection]
+    model = ContrastiveModel(bert, pooler, seed=9, projection=projection).eval()
+    metrics, gradients = run_step(TripletTrainStep(examples), model, ROWS)
+    expected = nt_xent(*vectors_of(model, examples, ROWS), temperature=0.05)
+    assert metrics["loss"].item() == pytest.approx(expected.item(), rel=1e-4)
+    assert ("projection.weight" in gradients) == (projection == "training")
+
+
+def test_triplet_and_margin_are_their_formulas(bert: BertModel, triplets: Examples) -> None:
+    model = ContrastiveModel(bert, "mean", seed=9).eval()
+    anchors, positives, negatives = vectors_of(model, triplets, ROWS)
+    near = np.linalg.norm(anchors - positives, axis=1)
+    far = np.linalg.norm(anchors - negatives, axis=1)
+
+    triplet_loss = LossSettings(objective="triplet", loss_margin=2.0)
+    metrics, _ = run_step(TripletTrainStep(triplets, options=triplet_loss), model, ROWS)
+    assert metrics["loss"].item() == pytest.approx(np.maximum(near - far + 2, 0).mean(), rel=1e-4)
+
+    margin_loss = LossSettings(objective="margin", loss_margin=9.0)
+    metrics, _ = run_step(TripletTrainStep(triplets, options=margin_loss), model, ROWS)
+    pairs = np.concatenate([near**2, np.maximum(9 - far, 0) ** 2])
+    assert metrics["loss"].item() == pytest.approx(pairs.mean() / 2, rel=1e-4)
+
+
+@pytest.mark.parametrize("rows", [1, 5, 32])
+@pytest.mark.parametrize("columns", [2, 3])
+def test_chance_is_loss_of_equal_vectors(rows: int, columns: int) -> None:
+    same = torch.ones(rows, 7)
+    expected = float(losses.nt_xent(same, same, same if columns == 3 else None, 0.05))
+    assert chance_loss(LossSettings(), rows, columns) == pytest.approx(expected, rel=1e-6, abs=1e-5)
+    assert chance_loss(LossSettings(objective="triplet"), rows, columns) is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"objective": "triplet", "order": "none"}, "two.csv: --objective triplet needs rows with hard negatives"),
+        ({"order": "anti"}, "two.csv: --order anti needs rows with hard negatives; choose --order none or random"),
+    ],
+)
+def test_pairs_need_suitable_settings(tmp_path: Path, flags: dict[str, Any], message: str) -> None:
+    path = tmp_path / "two.csv"
+    path.write_text("anchor,positive\na tree.,the tree.\n")
+    usual = {"triplets": str(path), "data": str(SAMPLE)}
+    with pytest.raises(UserError, match=message):
+        find_data(PretrainSettings.of(**usual, **flags))
+    for order in ("none", "random"):
+        assert find_data(PretrainSettings.of(**usual, order=order)).columns == 2

@@ -1,0 +1,103 @@
+"""Guards: triplets are scored by the frozen starting encoder, once; `show` prints a premise's triplets.
+
+python -m pytest --import-mode=importlib tests/tasks/contrastive/test_scoring.py
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minbert import UserError
+from minbert.encoder import Encoder
+from tasks.contrastive import __main__ as show
+from tasks.contrastive import scoring
+from tasks.contrastive.curriculum import Similarities
+from tasks.examples import Examples
+
+TEXTS = [
+    ("the cat sat on the mat", "a cat sat", "the dog runs"),
+    ("the cat sat on the mat", "the cat is on a mat", "a bird sleeps"),
+    ("who is happy ?", "what is the very happy dog ?", "the cat sat on the mat"),
+    ("a bird sleeps under the tree", "a bird sleeps", "the bird is not sad"),
+]
+LONG = ("the dog runs " * 9, "a dog runs", "the dog sleeps on the mat")
+
+
+def score(encoder: Encoder, triplets: Examples, weights: str = "weights", rows: Any = range(4)) -> Similarities:
+    return scoring.similarities(encoder, triplets, weights, np.array(rows))
+
+
+def test_scores_are_cosines(encoder: Encoder, examples_of: Callable[..., Any], calls: list[Any]) -> None:
+    """Of the rows that are trained on, dropout off, each distinct text encoded once, and read from the cache later."""
+    encoder.model.train()
+    rows = [0, 1, 3]
+    similarities = score(encoder, examples_of(TEXTS), rows=rows)
+    assert calls == [("mean", 7)]
+    again = score(encoder, examples_of(TEXTS), rows=rows)
+    assert len(calls) == 1, "from the cache"
+    np.testing.assert_array_equal(again.gap, similarities.gap)
+    for number, row in enumerate(rows):
+        anchor, positive, negative = encoder.encode(list(TEXTS[row])).astype(np.float64)
+        cosines = []
+        for other in (positive, negative):
+            cosines.append(anchor @ other / np.linalg.norm(anchor) / np.linalg.norm(other))
+        assert [similarities.positive[number], similarities.negative[number]] == pytest.approx(cosines, abs=1e-6)
+
+
+def test_blocks_change_no_cosine(
+    encoder: Encoder, examples_of: Callable[..., Any], calls: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    triplets = examples_of(TEXTS)
+    whole = score(encoder, triplets, "whole")
+    monkeypatch.setattr(scoring, "_BLOCK", 3)
+    blocks = score(encoder, triplets, "in blocks")
+    np.testing.assert_allclose([blocks.positive, blocks.negative], [whole.positive, whole.negative], atol=1e-6)
+    assert [texts for _, texts in calls] == [9, 7, 3], "each text of a block once"
+
+
+def test_cache_key_covers_all_inputs(
+    encoder: Encoder, examples_of: Callable[..., Any], calls: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [*TEXTS, LONG]
+    triplets = examples_of(texts, max_length=16)
+    score(encoder, triplets)
+    score(encoder, triplets, "other weights")
+    score(encoder, triplets, rows=[0, 1])
+    score(encoder, examples_of(texts, max_length=8))
+    score(encoder, examples_of([*texts[1:], texts[0]], max_length=16))
+    for attribute, value in (("pooler", "cls"), ("precision", "bf16")):
+        setattr(encoder, attribute, value)
+        score(encoder, triplets)
+    monkeypatch.setattr("torch.get_num_threads", lambda: 99)
+    score(encoder, triplets)
+    assert len(calls) == 8
+
+
+def test_show_prints_triplets_of_premise(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All triplets of labelled pairs, whatever the premise's case and spaces; those of a file of triplets."""
+    pairs = tmp_path / "pairs.tsv"
+    triplets = tmp_path / "triplets.csv"
+    positives = tmp_path / "positives.csv"
+    rows = ("a cat\tentailment", "the dog runs\tcontradiction", "a bird\tcontradiction")
+    pairs.write_text("premise\thypothesis\tlabel\n" + "".join(f"the cat sat\t{row}\n" for row in rows))
+    triplets.write_text("anchor,positive,negative\nthe cat sat,a cat,the dog runs\n")
+    positives.write_text("anchor,positive\nthe cat sat,a cat\n")
+
+    def printed(path: Path, premise: str) -> str:
+        flags = ["--triplets", str(path), "--weights", str(tiny), "--pooler", "mean"]
+        monkeypatch.setattr("sys.argv", ["show", "show", "--premise", premise, *flags])
+        show.main()
+        return capsys.readouterr().out
+
+    output = printed(pairs, "The  cat sat")
+    assert "2 triplets: " in output and "mean pooling" in output
+    assert "1 triplet: " in printed(triplets, "the cat sat")
+    with pytest.raises(UserError, match="'nothing'"):
+        printed(pairs, "nothing")
+    with pytest.raises(UserError, match="without a hard negative"):
+        printed(positives, "the cat sat")

@@ -1,0 +1,86 @@
+"""Guards: SimCSE contrasts two passes under dropout; EdaCSE adds lambda times the text with punctuation.
+
+python -m pytest --import-mode=importlib tests/tasks/contrastive/test_simcse.py
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from torch import Tensor
+
+from minbert.bert import BertModel
+from minbert.ragged import Ragged
+from minbert.tokenizer import Tokenizer
+from minbert.train.plan import PlannedBatch
+from tasks.augment.punctuation import Punctuation, insert
+from tasks.contrastive.simcse import LossSettings, SimcseTrainStep
+from tasks.contrastive.step import ContrastiveModel, Metrics
+from tasks.examples import Examples
+from tests.tasks.contrastive.conftest import ANCHORS, run_step, vectors_of
+from tests.tasks.contrastive.formulas import nt_xent
+
+ROWS = np.array([5, 0, 2, 3])
+EDACSE = LossSettings(eda_weight=0.6, marks_most=3)
+
+
+@pytest.fixture
+def tokenizer(tiny: Path) -> Tokenizer:
+    return Tokenizer.load(tiny)
+
+
+@pytest.fixture
+def model(bert: BertModel) -> ContrastiveModel:
+    """The tiny BERT, without dropout."""
+    return ContrastiveModel(bert, "mean", seed=9).eval()
+
+
+def test_edacse_adds_weighted_punctuation_loss(
+    model: ContrastiveModel, unlabelled: Examples, tokenizer: Tokenizer
+) -> None:
+    step = SimcseTrainStep(unlabelled, Punctuation(tokenizer, seed=9, most=3), options=EDACSE)
+    metrics, _ = run_step(step, model, ROWS)
+    (plain,) = vectors_of(model, unlabelled, ROWS)
+    punctuated = []
+    for row in ROWS:
+        text = insert(ANCHORS[row], seed=9, epoch=1, key=int(row), most=3)
+        assert text != ANCHORS[row]
+        ids = [tokenizer.cls, *tokenizer.encode([text])[0], tokenizer.sep]
+        punctuated.append(model.vectors(Ragged.from_lists([ids]))[0].detach().double().numpy())
+    simcse = nt_xent(plain, plain, temperature=0.05).item()
+    eda = nt_xent(plain, punctuated, temperature=0.05).item()
+    assert metrics["loss"].item() == pytest.approx(simcse + 0.6 * eda, rel=1e-4)
+    assert metrics["punctuation_loss"].item() == pytest.approx(eda, rel=1e-4)
+    metrics, _ = run_step(SimcseTrainStep(unlabelled), model, ROWS)
+    assert metrics["loss"].item() == pytest.approx(simcse, rel=1e-4)
+
+
+class WatchedStep(SimcseTrainStep):
+    """Records the vectors that the loss sees."""
+
+    def loss(self, model: ContrastiveModel, vectors: Tensor, batch: PlannedBatch) -> Metrics:
+        object.__setattr__(self, "seen", vectors.detach().double().numpy())
+        return super().loss(model, vectors, batch)
+
+
+@pytest.mark.parametrize("chunk", [0, 5])
+def test_passes_have_different_dropout(
+    model: ContrastiveModel, unlabelled: Examples, tokenizer: Tokenizer, chunk: int
+) -> None:
+    step = WatchedStep(unlabelled, Punctuation(tokenizer, seed=9, most=3), chunk, EDACSE)
+    metrics, _ = run_step(step, model.train(), ROWS)
+    first, second, punctuated = np.split(step.seen, 3)
+    assert (np.abs(first - second).max(1) > 1e-3).all(), "both passes have the same mask"
+    simcse = nt_xent(first, second, temperature=0.05).item()
+    eda = nt_xent(first, punctuated, temperature=0.05).item()
+    assert metrics["loss"].item() == pytest.approx(simcse + 0.6 * eda, rel=1e-4)
+
+
+@pytest.mark.parametrize("marks", ["english", "chinese"])
+def test_column_1_is_the_punctuated_text(unlabelled: Examples, tokenizer: Tokenizer, marks: str) -> None:
+    augment = Punctuation(tokenizer, seed=9, most=2, marks=marks)
+    changed = augment(unlabelled, PlannedBatch("nli", ROWS, 4, 0))
+    for row in ROWS:
+        assert changed.sentence(row, 0) == unlabelled.sentence(row, 0)
+        text = insert(ANCHORS[row], seed=9, epoch=4, key=int(row), most=2, marks=marks)
+        assert changed.sentence(row, 1) == [tokenizer.cls, *tokenizer.encode([text])[0], tokenizer.sep]

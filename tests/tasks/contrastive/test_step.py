@@ -1,0 +1,116 @@
+"""Guards: a step in chunks has the gradients of one pass, repeats its dropout masks and keeps one chunk's graph.
+
+Several ranks: tests/e2e/test_ranks.py.
+
+python -m pytest --import-mode=importlib tests/tasks/contrastive/test_step.py
+"""
+
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from minbert.bert import BertModel
+from minbert.encoder import Encoder
+from minbert.ragged import Ragged
+from minbert.tokenizer import Tokenizer
+from minbert.train.loop import StepContext
+from minbert.train.plan import PlannedBatch
+from minbert.weights import save
+from pretrain_cbcl import LossSettings, TripletTrainStep
+from tasks.contrastive.step import ContrastiveModel, Inputs
+from tasks.examples import Examples
+from tests.tasks.contrastive.conftest import ANCHORS, run_step
+
+BATCH = PlannedBatch("nli", np.array([4, 0, 3, 1, 5, 2]), 1, 8)
+CPU = torch.device("cpu")
+OPTIONS = LossSettings(temperature=0.1)
+
+
+class WatchedStep(TripletTrainStep):
+    """Records the vectors of each pass, and asserts that the graph of the pass before it is gone."""
+
+    def __init__(self, examples: Examples, *, chunk: int) -> None:
+        super().__init__(examples, chunk=chunk, options=OPTIONS)
+        object.__setattr__(self, "passes", {})
+        object.__setattr__(self, "graphs", [])
+
+    def encode(self, model: ContrastiveModel, inputs: Inputs, context: StepContext, part: int = 0) -> Tensor:
+        assert all(graph() is None for graph in self.graphs)
+        vectors = super().encode(model, inputs, context, part)
+        lives_with_graph = set()
+        vectors.grad_fn.metadata["mark"] = lives_with_graph
+        self.graphs.append(weakref.ref(lives_with_graph))
+        self.passes.setdefault(part, []).append(vectors.detach().clone())
+        return vectors
+
+
+@pytest.mark.parametrize("chunk", [4, 7, 18])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("pooler", ["mean", "pooler", "avg-static-last"])
+def test_second_pass_repeats_dropout(
+    bert: BertModel, triplets: Examples, pooler: str, precision: str, chunk: int
+) -> None:
+    """The second pass is equal to the bit, and the gradients are those of the same masks in one graph."""
+    model = ContrastiveModel(bert, pooler, seed=3).train()
+    context = StepContext(3, 8, precision, CPU)
+    step = WatchedStep(triplets, chunk=chunk)
+    metrics = step.backward(model, BATCH, context)
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    assert len(step.passes) == -(-18 // chunk)
+    assert all(len(passes) == (1 if chunk == 18 else 2) for passes in step.passes.values()), "a single part once"
+    assert all(torch.equal(passes[0], passes[-1]) for passes in step.passes.values())
+
+    model.zero_grad()
+    plain = TripletTrainStep(triplets, options=OPTIONS)
+    inputs = plain.inputs(model, triplets, BATCH, context)
+    parts = [inputs.part(slice(start, start + chunk)) for start in range(0, 18, chunk)]
+    vectors = torch.cat([plain.encode(model, part, context, number) for number, part in enumerate(parts)])
+    expected = plain.loss(model, vectors, BATCH)
+    expected["loss"].backward()
+    for name, value in expected.items():
+        assert torch.equal(metrics[name], value) and not metrics[name].requires_grad
+    tolerance = 1e-5 if precision == "fp32" else 1e-2
+    for name, p in model.named_parameters():
+        if p.grad is not None:
+            torch.testing.assert_close(gradients.pop(name), p.grad, atol=tolerance, rtol=tolerance, msg=name)
+    assert not gradients
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 8])
+def test_chunks_have_equal_gradients(bert: BertModel, triplets: Examples, chunk: int) -> None:
+    rows = np.array([5, 0, 2, 3])
+    model = ContrastiveModel(bert, "pooler", seed=9).eval()
+    metrics, gradients = run_step(TripletTrainStep(triplets, options=OPTIONS), model, rows)
+    in_chunks, chunk_gradients = run_step(TripletTrainStep(triplets, chunk=chunk, options=OPTIONS), model, rows)
+    assert in_chunks["loss"].item() == pytest.approx(metrics["loss"].item(), rel=1e-6)
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(chunk_gradients[name], gradient, atol=1e-5, rtol=0, msg=name)
+
+
+def test_kept_projection_becomes_the_pooler(bert: BertModel, tiny: Path, tmp_path: Path) -> None:
+    """Training and the saved folder give the same vectors: tanh(W [CLS] + b)."""
+    tokenizer = Tokenizer.load(tiny)
+    cls = Encoder(bert, tokenizer, "cls", precision="fp32").encode(ANCHORS)
+    before = bert.pooler_dense.weight.detach().clone()
+    model = ContrastiveModel(bert, "pooler", seed=9, projection="kept").eval()
+    assert not torch.equal(bert.pooler_dense.weight, before), "the layer starts from random weights"
+    weight = bert.pooler_dense.weight.detach().double().numpy()
+    bias = bert.pooler_dense.bias.detach().double().numpy()
+    expected = np.tanh(cls.astype(np.float64) @ weight.T + bias)
+    rows = [[tokenizer.cls, *ids, tokenizer.sep] for ids in tokenizer.encode(ANCHORS)]
+    np.testing.assert_allclose(model.vectors(Ragged.from_lists(rows)).detach().numpy(), expected, atol=1e-5)
+    save(tmp_path / "encoder", bert.state_dict(), bert.config, tokenizer, model.pooler)
+    saved = Encoder.load(tmp_path / "encoder", precision="fp32")
+    np.testing.assert_allclose(saved.encode(ANCHORS), expected, atol=1e-5)
+
+
+def test_new_layers_depend_on_seed_alone(bert: BertModel) -> None:
+    layers = []
+    for seed, state in ((9, 1), (9, 2), (8, 1)):
+        torch.manual_seed(state)
+        layers.append(ContrastiveModel(bert, "mean", seed=seed, classifier=(3, 3)).classifier.weight.detach())
+    assert torch.equal(layers[0], layers[1]) and not torch.equal(layers[0], layers[2])
