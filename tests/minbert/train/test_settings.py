@@ -69,7 +69,7 @@ def test_flags_override_the_file_which_overrides_the_preset_which_overrides_defa
     assert multitask("--config", str(config), "--preset", "default").settings.model.hidden_dropout_prob == 0.3
 
 
-# The first row from CBCL, sections 4.2 and 5.2; the others as docs/stage-two.md and docs/results.md describe them.
+# The first row from CBCL, sections 4.2 and 5.2; the others as docs/multitask.md and docs/results.md describe them.
 STAGE_TWO = """
 preset  weights           pairs pooler sampling     power epochs batch_size lr   head_lr hidden_dropout_prob keep
 paper   bert-base-uncased paper ""     round-robin  0.5   10     32         1e-5 0       0.5                 best
@@ -228,7 +228,7 @@ edacse-bert          simcse    cls            64         0.05        32         
 edacse-roberta       simcse    cls            64         0.05        32         3e-5 1      cosine      0      zh
 edacse-roberta-large simcse    cls            64         0.05        16         5e-6 1      cosine      0      zh
 """
-# For the packaged weights, as docs/stage-one.md and docs/results.md describe them.
+# For the packaged weights, as docs/pretraining.md and docs/results.md describe them.
 OURS = """
 minilm               nt-xent   mean           64         0.05        64         2e-5 3      linear      0.1    course
 cross-encoder        cross     mean           128        0.05        32         5e-5 1      linear      0.1    course
