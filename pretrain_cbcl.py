@@ -22,8 +22,9 @@ from minbert.train.plan import PlannedBatch
 from minbert.train.settings import Settings, flag, parse, require_range
 from minbert.train.start import OpenRun
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files
-from tasks.contrastive import corpora, curriculum, dev, losses, scoring, settings, triplets
+from tasks.contrastive import curriculum, dev, losses, scoring, settings, triplets
 from tasks.contrastive.curriculum import CurriculumSettings
+from tasks.contrastive.data import with_dev_pairs
 from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep, Metrics
 from tasks.contrastive.training import count_of, fit_and_save
 from tasks.presets import PRESETS
@@ -151,7 +152,7 @@ def train(run: OpenRun[PretrainSettings]) -> None:
     resources = synonym_files(options.synonyms, options.files.data)
     initial = start.load_initial_encoder(options.encoder, run.device)
     rows_read = triplets.read(files, options.data.per_premise, initial.tokenizer, initial.max_length)
-    data = corpora.with_dev_pairs(rows_read, options, initial, noun="triplets")
+    data = with_dev_pairs(rows_read, options, initial, noun="triplets")
 
     # score them with the starting encoder, sort them into easy, semi-hard and hard, pace them over the epochs
     rows = plan.random_subset(len(data.train), options.data.limit, training.seed)

@@ -320,7 +320,10 @@ class ArmRun:
             yield self._training_command()
         for name in self.suites:
             command = self._suite_command(name)
-            if self.suite_scores(name).get("command") != shlex.join(["python", *command]):
+            record = self.suite_scores(name)
+            # a suite that was stopped has kept the sets that it had, and is run again
+            complete = record.get("complete", True)
+            if record.get("command") != shlex.join(["python", *command]) or not complete:
                 yield command
 
     def is_finished(self) -> bool:

@@ -39,6 +39,7 @@ from minbert import AdamW, BertModel, Ragged, UserError, weights
 from minbert.fast import accelerate, keep_freed_memory
 from minbert.fast.graphs import GraphedVectors
 from minbert.precision import autocast, supports_bf16
+from minbert.ragged import to_device
 from minbert.tokenizer import Tokenizer
 from minbert.train import cli
 from minbert.train.loop import StepContext
@@ -237,7 +238,7 @@ def their_vectors(model: transformers.BertModel) -> Callable[[Sequence[Pair]], T
         types = pad_sequence([torch.tensor(types) for _, types, _ in pairs], batch_first=True)
         mask = pad_sequence([torch.ones(len(ids), dtype=torch.int64) for ids, _, _ in pairs], batch_first=True)
         inputs = {"input_ids": ids, "token_type_ids": types, "attention_mask": mask}
-        output = model(**{name: x.to(model.device) for name, x in inputs.items()})
+        output = model(**{name: to_device(x, model.device) for name, x in inputs.items()})
         pooled: Tensor = output.pooler_output
         return pooled
 
@@ -254,7 +255,7 @@ def pair_step(
 
     def step(pairs: Sequence[Pair]) -> Tensor:
         device = head.weight.device
-        labels = torch.tensor([label for _, _, label in pairs]).to(device)
+        labels = to_device(torch.tensor([label for _, _, label in pairs]), device)
         with autocast(precision, device):
             logits = head(vectors(pairs)).squeeze(1)
         loss = F.binary_cross_entropy_with_logits(logits.float(), labels)

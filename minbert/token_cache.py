@@ -103,11 +103,6 @@ class TokenCache:
     def __len__(self) -> int:
         return len(self.labels)
 
-    @property
-    def columns(self) -> int:
-        """The former name of `num_texts`."""
-        return self.num_texts
-
     def ids(self, row: int, column: int = 0) -> np.ndarray:
         """Token ids of one text, not truncated and without special tokens."""
         index = row * self.num_texts + column

@@ -16,7 +16,7 @@ from minbert.train import distributed
 from minbert.train.loop import LoopState
 from minbert.train.progress import bar
 from tasks import metrics, record
-from tasks.examples import Pair, Single
+from tasks.examples import Examples
 from tasks.model import MultitaskModel
 from tasks.record import Predictions
 from tasks.splits import Paths, Splits
@@ -29,7 +29,7 @@ HeadOutputs = Mapping[tuple[str, str], np.ndarray]
 
 @torch.inference_mode()
 def outputs(
-    model: MultitaskModel, task: Task, examples: Single | Pair, precision: str, *, divided: bool = False
+    model: MultitaskModel, task: Task, examples: Examples, precision: str, *, divided: bool = False
 ) -> np.ndarray:
     """The head's outputs for every row, in file order: float32 [rows] or [rows, C].
 
@@ -65,7 +65,7 @@ class DevEvaluation:
     """
 
     model: MultitaskModel
-    dev: Mapping[str, Single | Pair]
+    dev: Mapping[str, Examples]
     precision: str
     outputs: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
 

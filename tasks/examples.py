@@ -5,7 +5,7 @@ Axes: B rows of a batch.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self, TypeAlias, TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 
@@ -116,9 +116,6 @@ class Examples:
         return first[:kept], second[: room - kept]
 
 
-# former names of examples of single sentences and of pairs
-Single: TypeAlias = Examples
-Pair: TypeAlias = Examples
 E = TypeVar("E", bound=Examples)
 Augmentation = Callable[[E, PlannedBatch], E]
 """Function from the examples and a step to the examples with some of that step's texts changed."""

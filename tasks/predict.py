@@ -77,7 +77,7 @@ class Predictor:
         return evaluate.outputs(self.model, task, examples, self.precision)
 
     def examples(self, task: Task, inputs: Sentences) -> Any:
-        """Inputs as examples of a task (`Single` or `Pair`), preprocessed as its training file was."""
+        """Inputs as examples of a task, preprocessed as its training file was."""
         rows = [(item,) if isinstance(item, str) else tuple(item) for item in inputs]
         # a string is a sequence of strings too
         if not rows or isinstance(inputs, str) or any(len(row) != task.num_texts for row in rows):

@@ -36,7 +36,6 @@ FLOORS = [
     "tasks.sst tasks.quora tasks.sts tasks.sampling tasks.contrastive",
     "tasks.registry tasks.model tasks.settings tasks.splits",
     "tasks.runs tasks.compare tasks.evaluate tasks.predictions tasks.predict",
-    "tasks.data",
     "tasks.benchmarks",
     "tasks.report",
     "tasks.ensemble",

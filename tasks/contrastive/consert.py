@@ -22,6 +22,7 @@ from minbert.train.start import OpenRun
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files
 from tasks.contrastive import corpora, dev, losses, nli, settings
 from tasks.contrastive.curriculum import shuffled_plan
+from tasks.contrastive.data import with_dev_pairs
 from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep, Inputs, Metrics
 from tasks.contrastive.training import fit_and_save
 from tasks.contrastive.views import Adversarial, Streams, View, adversarial, apply, parse_views
@@ -254,11 +255,11 @@ def train(run: OpenRun[ConsertSettings]) -> None:
     initial = start.load_initial_encoder(options.encoder, run.device)
     if joint:
         rows_read = nli.read_pairs(pairs, [], options.files.data, initial)
-        data = corpora.with_dev_pairs(rows_read, options, initial, noun="pairs")
+        data = with_dev_pairs(rows_read, options, initial, noun="pairs")
         rows = plan.random_subset(len(data.train), options.data.limit, training.seed)
     else:
         rows_read = corpora.read_texts(options.data, options, initial)
-        data = corpora.with_dev_pairs(rows_read, options, initial, noun="texts", unlabelled=True)
+        data = with_dev_pairs(rows_read, options, initial, noun="texts", unlabelled=True)
         rows = plan.random_subset(len(data.train), 0, training.seed)  # --limit has been applied to the texts
     steps = shuffled_plan(rows, training)
 

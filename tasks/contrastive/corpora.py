@@ -1,4 +1,4 @@
-"""What stage one trains on besides triplets, and its dev pairs: unlabelled texts, files of a data folder, the cache.
+"""Unlabelled texts, and the corpora that stage one knows by name.
 
 | `--texts` | unlabelled texts |
 |---|---|
@@ -8,27 +8,21 @@
 | a path | any file, one sentence a line |
 """
 
-import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from minbert import token_cache
 from minbert.errors import UserError, suggestion
-from minbert.files import data_folder, data_path, expand_user, require_file, sha256_of
+from minbert.files import data_folder, expand_user, require_file
 from minbert.seeds import numpy_generator
-from minbert.token_cache import Issue, ReaderReport, Row, TokenCache
-from minbert.tokenizer import Tokenizer
+from minbert.token_cache import ReaderReport, Row
 from minbert.train import distributed
-from minbert.train.run import InputFiles
 from minbert.train.settings import flag, names_in
 from minbert.train.start import InitialEncoder
-from tasks import readers
-from tasks.contrastive import dev
-from tasks.contrastive.dev import DevSets
+from tasks.contrastive.data import TrainingRows, cache_rows
 from tasks.examples import Examples
-from tasks.manifests import manifests_behind
 from tasks.readers import chinese, is_table, open_as, senteval, text_key
 
 SOURCES = ("sts", "sts-train", "chinese")
@@ -45,116 +39,6 @@ class TextSettings:
         metavar="NAMES|FILES",
     )
     keep_duplicates: bool = flag(False, "keep duplicates among the texts")
-
-
-class TrainingRows(NamedTuple):
-    """The rows to train on, and the manifest's entry about their files."""
-
-    examples: Examples
-    entry: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Data:
-    """Examples to train and to evaluate on, and the manifest's entry about their files."""
-
-    train: Examples
-    dev: DevSets
-    entry: dict[str, Any]
-
-    @property
-    def inputs(self) -> InputFiles:
-        """The files and their hashes, by their role."""
-        train = " or ".join(file["file"] for file in self.entry["train"]["files"])
-        dev = " or ".join(str(examples.cache.source) for examples in self.dev.pairs.values())
-        return {"train": (train, self.train.cache.sha256), "sts_dev": (dev, self.dev.sha256)}
-
-
-def with_dev_pairs(
-    rows: TrainingRows, settings: Any, encoder: InitialEncoder, *, noun: str, form: str = "bi", unlabelled: bool = False
-) -> Data:
-    """The training rows together with the dev pairs that `--sts-dev` names; warns about what a reader should know.
-
-    noun: what the rows are called, such as "triplets".
-    form: how a row is read, `bi` (each text by itself) or `cross` (a pair as one input).
-    unlabelled: whether the rows are texts without labels, which may hold the texts of dev pairs.
-    Raises `UserError` if no row is usable, and as `dev.read` does.
-    """
-    train, entry = rows
-    if not len(train):
-        raise UserError(f"{train.cache.source}: no usable row")
-    length, limit = encoder.max_length, settings.data.limit
-    pairs = dev.read(settings.files, encoder.tokenizer, length, settings.data.limit_eval)
-    if settings.training.selects_by_dev:
-        pairs = replace(pairs, also_in=dev.count_in_scored_sets(pairs, data_path(settings.files.data)))
-    if limit > len(train):
-        distributed.note(f"--limit {limit:,}: there are only {len(train):,} {noun}")
-    if _transductive(settings.encoder.weights):
-        distributed.note(f"--weights {settings.encoder.weights}: come from a run on test sentences (transductive)")
-        entry["weights_transductive"] = True
-    if unlabelled:
-        entry["dev_pairs_seen"] = dev.count_in_training(train, pairs)
-    _warn(train, pairs, entry, length, form)
-    return Data(train, pairs, {"train": entry, "sts_dev": pairs.manifest_entry()})
-
-
-def cache_rows(
-    paths: Sequence[Path],
-    rows: Iterable[Row | Issue | ReaderReport],
-    rule: Sequence[object],
-    tokenizer: Tokenizer,
-    *,
-    further: Sequence[Path] = (),
-    digest: Callable[[Path], str] = readers.digest,
-) -> tuple[TokenCache, list[dict[str, str]]]:
-    """The token cache of the rows that a rule makes of several files, and each file with its hash.
-
-    The key covers the rule, the files, and `further` files that the rows depend on.
-    """
-    entries = [{"file": str(path), "sha256": digest(path)} for path in paths]
-    content = [*(file["sha256"] for file in entries), *map(sha256_of, further), *map(str, rule)]
-    sha256 = hashlib.sha256("\x1f".join(content).encode()).hexdigest()
-    return token_cache.load(paths[0], rows, str(rule[0]), tokenizer, sha256=sha256), entries
-
-
-def training_files(names: str, data: str, *defaults: str) -> list[Path]:
-    """The files of a comma-separated list, or the first of the usual names in the folder `nli` of the data."""
-    return [require_file(expand_user(name)) for name in names_in(names)] or [
-        readers.find_file(data_folder(data), "nli", defaults)
-    ]
-
-
-def _transductive(source: str) -> bool:
-    """Whether the run that an encoder comes from, or one before it, trained on test sentences."""
-    folder = expand_user(source)
-    behind = manifests_behind(folder) if folder.is_dir() else []  # a name of the hub has no parent
-    parts = [manifest["data"].get("train") or {} for _, manifest in behind]
-    return any(part.get(name) for part in parts for name in ("transductive", "weights_transductive"))
-
-
-def _warn(train: Examples, pairs: DevSets, entry: dict[str, Any], length: int, form: str) -> None:
-    """Warn about dev sets, truncated inputs and skipped rows; `form` is how the training rows are read."""
-    if pairs.absent:
-        distributed.note(
-            f"--sts-dev {pairs.name}: without {', '.join(pairs.absent)}, of which the data has no dev file"
-        )
-    if shared := ", ".join(f"{count:,} in {name}" for name, count in pairs.also_in.items() if count):
-        distributed.note(f"of the {len(pairs):,} pairs that choose the encoder some are also in scored sets: {shared}")
-    sources, skipped = entry["files"], entry["skipped"]
-    named = [(train, sources[0]["file"] if len(sources) == 1 else "the training texts", form)]
-    named += [(examples, str(examples.cache.source), "bi") for examples in pairs.pairs.values()]
-    for examples, source, input_form in named:
-        cut, texts = examples.truncated(input_form)
-        if cut:
-            inputs = "sentences" if input_form == "bi" else "pairs"
-            distributed.note(
-                f"{source}: {cut:,} of {texts:,} {inputs} are longer than {length} tokens and are truncated"
-            )
-    if skipped:
-        example = f"{skipped[0].get('file', '')} line {skipped[0]['line']}".strip()
-        distributed.note(
-            f"{len(skipped):,} rows skipped, such as {example}, {skipped[0]['why']} (listed in manifest.json)"
-        )
 
 
 def read_texts(options: TextSettings, settings: Any, encoder: InitialEncoder) -> TrainingRows:
@@ -175,9 +59,12 @@ def read_texts(options: TextSettings, settings: Any, encoder: InitialEncoder) ->
     paths = [file.path for file in corpus.files]
     tokenizer = encoder.tokenizer
     cache, hashes = cache_rows(paths, rows(), rule, tokenizer, further=corpus.tests, digest=token_cache.digest)
-    files = [{**file, **counts} for file, counts in zip(hashes, cache.report["files"], strict=True)]
-    entry = {**cache.report, "files": files, "absent": corpus.absent}
-    entry["skipped"] = [{"file": Path(file["file"]).name, **row} for file in files for row in file["skipped"]]
+    files = []
+    skipped = []
+    for file, counts in zip(hashes, cache.report["files"], strict=True):
+        files.append({**file, **counts})
+        skipped += [{"file": Path(file["file"]).name, **row} for row in counts["skipped"]]
+    entry = {**cache.report, "files": files, "absent": corpus.absent, "skipped": skipped}
     if entry["transductive"]:
         distributed.note("the texts hold test sentences (transductive), which the manifest and the report say as well")
     if corpus.absent:
@@ -241,16 +128,7 @@ def _source(name: str, data: str) -> Corpus:
     if name in ("sts", "sts-train"):
         return _english(name, data_folder(data))
     if name == "chinese":
-        folder = data_folder(data)
-        files = chinese.files(folder)
-        train = [TextFile(path, split) for (_, split), path in files.items() if split == "train"]
-        if not train:
-            raise UserError(
-                f"--texts chinese: {chinese.folder(folder)}: no train file in {', '.join(chinese.FOLDERS)}; "
-                f"python data/get_data.py chinese fetches them into data/"
-            )
-        absent = [f"{corpus} train" for corpus in chinese.FOLDERS if (corpus, "train") not in files]
-        return Corpus(train, [path for (_, split), path in files.items() if split == "test"], absent)
+        return _chinese(data_folder(data))
     path = expand_user(name)
     if not path.is_file():
         near = suggestion(name, SOURCES)
@@ -260,6 +138,24 @@ def _source(name: str, data: str) -> Corpus:
     return Corpus([TextFile(path, "text", "lines")])
 
 
+def _chinese(data: Path) -> Corpus:
+    """The train files of the Chinese sets."""
+    files = chinese.files(data)
+    corpus = Corpus()
+    for (_, split), path in files.items():
+        if split == "train":
+            corpus.files.append(TextFile(path, split))
+        elif split == "test":
+            corpus.tests.append(path)
+    if not corpus.files:
+        raise UserError(
+            f"--texts chinese: {chinese.folder(data)}: no train file in {', '.join(chinese.FOLDERS)}; "
+            f"python data/get_data.py chinese fetches them into data/"
+        )
+    corpus.absent = [f"{name} train" for name in chinese.FOLDERS if (name, "train") not in files]
+    return corpus
+
+
 def _english(name: str, data: Path) -> Corpus:
     """STS12 to 16, STS-B and SICK, in ConSERT's order; for `sts-train` their train files."""
     try:
@@ -267,15 +163,18 @@ def _english(name: str, data: Path) -> Corpus:
     except UserError as error:
         raise UserError(f"--texts {name}: {error}") from None
     subsets = [(year, "test") for year in senteval.STS]
-    subsets += [(corpus, split) for corpus in ("STS-B", "SICK") for split in senteval.SICK]
-    paths = [(path, split) for corpus, split in subsets for path in senteval.scored_files(base, corpus, split).values()]
-    files = [TextFile(path, split) for path, split in paths]
+    for corpus in ("STS-B", "SICK"):
+        subsets += [(corpus, split) for split in senteval.SICK]
+    files = []
+    for corpus, split in subsets:
+        files += [TextFile(path, split) for path in senteval.scored_files(base, corpus, split).values()]
     tests = [file.path for file in files if file.split == "test"]
     if name == "sts":
         return Corpus(files, tests)
-    extra = sorted((base / "STS" / "STS12-en-train").glob("STS.input.*.txt"))
-    train = [*(TextFile(path, "train") for path in extra), *(file for file in files if file.split == "train")]
-    return Corpus(train, tests, [] if extra else ["STS12 train"])
+    sts12 = sorted((base / "STS" / "STS12-en-train").glob("STS.input.*.txt"))
+    train = [TextFile(path, "train") for path in sts12]
+    train += [file for file in files if file.split == "train"]
+    return Corpus(train, tests, [] if sts12 else ["STS12 train"])
 
 
 def gather_texts(
@@ -289,20 +188,27 @@ def gather_texts(
     sources holds, whatever their case, white space and punctuation: a train file may hold test sentences, as STS-B's
     was sampled from STS12-16. Raises `UserError` if the files hold no text.
     """
-    contents = [file.texts() for file in corpus.files]
-    texts = [text for file_texts, _ in contents for text in file_texts]
+    texts: list[str] = []
+    files = []
+    for file in corpus.files:
+        texts_of_file, counts = file.texts()
+        texts += texts_of_file
+        files.append(counts)
     if not texts:
         raise UserError(f"{', '.join(str(file.path) for file in corpus.files)}: no text")
     distinct = list(dict.fromkeys(texts))
     kept = sample(texts if keep_duplicates else distinct, seed, limit)
-    tests = {text_key(text) for path in corpus.tests for text in TextFile(path, "test").texts()[0]}
+    test_texts: set[str] = set()
+    for path in corpus.tests:
+        texts_of_file, _ = TextFile(path, "test").texts()
+        test_texts.update(map(text_key, texts_of_file))
     return kept, {
-        "files": [entry for _, entry in contents],
+        "files": files,
         "texts": len(texts),
         "duplicates": len(texts) - len(distinct),
         "kept": len(kept),
         "transductive": any(file.split == "test" for file in corpus.files),
-        "also_in_test": {"any": sum(text_key(text) in tests for text in kept)},
+        "also_in_test": {"any": sum(text_key(text) in test_texts for text in kept)},
     }
 
 
@@ -311,4 +217,4 @@ def sample(texts: list[str], seed: int, limit: int) -> list[str]:
     if not 0 < limit < len(texts):
         return texts
     chosen = numpy_generator(seed, "corpus").permutation(len(texts))[:limit]
-    return [texts[i] for i in sorted(chosen.tolist())]
+    return [texts[index] for index in sorted(chosen.tolist())]

@@ -26,9 +26,9 @@ from minbert.train.plan import PlannedBatch
 from minbert.train.settings import Settings, flag, parse
 from minbert.train.start import InitialEncoder, OpenRun
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files
-from tasks.contrastive import corpora, dev, losses, settings
-from tasks.contrastive.corpora import TrainingRows
+from tasks.contrastive import dev, losses, settings
 from tasks.contrastive.curriculum import shuffled_plan
+from tasks.contrastive.data import TrainingRows, cache_rows, training_files, with_dev_pairs
 from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep, Inputs, Metrics
 from tasks.contrastive.training import fit_and_save
 from tasks.examples import Examples
@@ -150,7 +150,7 @@ def classification(logits: Tensor, labels: Tensor) -> Metrics:
 
 def find_pairs(files: NliFileSettings) -> list[Path]:
     """The files of labelled pairs. Raises `UserError` if one is missing or has another header."""
-    paths = corpora.training_files(files.nli_pairs, files.data, "nli-pairs.tsv", *_ORIGINALS)
+    paths = training_files(files.nli_pairs, files.data, "nli-pairs.tsv", *_ORIGINALS)
     if not files.nli_pairs and paths[0].name != "nli-pairs.tsv":
         originals = (paths[0].parent.parent / name for name in _ORIGINALS)
         paths = [path for path in originals if path.is_file()]
@@ -191,7 +191,7 @@ def read_pairs(pairs: list[Path], phrases: list[Path], data: str, encoder: Initi
 
     rule = ["nli", *prefixes, *(["phrases"] if phrases else [])]
     tokenizer = encoder.tokenizer
-    cache, files = corpora.cache_rows(paths, rows(), rule, tokenizer, further=evaluated)
+    cache, files = cache_rows(paths, rows(), rule, tokenizer, further=evaluated)
     entry = {name: value for name, value in cache.manifest_entry().items() if name not in ("file", "sha256")}
     return TrainingRows(Examples(cache, tokenizer.cls, tokenizer.sep, encoder.max_length), {**entry, "files": files})
 
@@ -253,7 +253,7 @@ def train(run: OpenRun[NliSettings]) -> None:
     initial = start.load_initial_encoder(options.encoder, run.device)
     rows_read = read_pairs(pairs, phrases, options.files.data, initial)
     form = "cross" if cross else "bi"
-    data = corpora.with_dev_pairs(rows_read, options, initial, noun="pairs", form=form)
+    data = with_dev_pairs(rows_read, options, initial, noun="pairs", form=form)
     rows = plan.random_subset(len(data.train), options.data.limit, training.seed)
     steps = shuffled_plan(rows, training)
 

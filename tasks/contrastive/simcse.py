@@ -20,6 +20,7 @@ from tasks.augment.punctuation import Punctuation
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files
 from tasks.contrastive import corpora, dev, losses, settings
 from tasks.contrastive.curriculum import shuffled_plan
+from tasks.contrastive.data import with_dev_pairs
 from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep, Metrics
 from tasks.contrastive.training import fit_and_save
 from tasks.examples import Augmentation
@@ -119,7 +120,7 @@ def train(run: OpenRun[SimcseSettings]) -> None:
     resources = synonym_files(options.synonyms, options.files.data)
     initial = start.load_initial_encoder(options.encoder, run.device)
     rows_read = corpora.read_texts(options.data, options, initial)
-    data = corpora.with_dev_pairs(rows_read, options, initial, noun="texts", unlabelled=True)
+    data = with_dev_pairs(rows_read, options, initial, noun="texts", unlabelled=True)
     rows = plan.random_subset(len(data.train), 0, training.seed)  # --limit has been applied to the texts
     steps = shuffled_plan(rows, training)
 

@@ -15,7 +15,7 @@ from minbert.train.plan import Plan
 from minbert.train.start import InitialEncoder, OpenRun
 from tasks import metrics
 from tasks.contrastive import evaluation
-from tasks.contrastive.corpora import Data
+from tasks.contrastive.data import Data
 from tasks.contrastive.evaluation import Evaluation
 from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep
 from tasks.examples import Examples

@@ -27,7 +27,7 @@ from minbert.errors import UserError
 from minbert.token_cache import Issue, ReaderReport, Row
 from minbert.tokenizer import Tokenizer
 from tasks import readers
-from tasks.contrastive.corpora import TrainingRows, cache_rows, training_files
+from tasks.contrastive.data import TrainingRows, cache_rows, training_files
 from tasks.examples import Examples
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2

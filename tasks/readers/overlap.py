@@ -16,7 +16,7 @@ Numbers = tuple[int, ...]
 
 
 class Overlap(NamedTuple):
-    """How many `rows` a scored set has, how many are the `same` as a row elsewhere, how many are `sharing` a text."""
+    """The counts of a scored set: its `rows`, those that are the `same` as another row, those `sharing` a text."""
 
     rows: int
     same: int
@@ -27,28 +27,38 @@ class ScoredRows:
     """The scored rows of some sets, single texts or pairs, in which the rows of other files are looked up."""
 
     def __init__(self, sets: Mapping[str, Sequence[Texts]]) -> None:
-        self._numbers: dict[str, int] = {}
-        self._rows = {name: [self._numbered(row) for row in rows] for name, rows in sets.items()}
+        self._numbers: dict[str, int] = {}  # of each text key, in order of appearance
+        self._rows = {name: [self._number(row) for row in rows] for name, rows in sets.items()}
         self._distinct = {name: set(rows) for name, rows in self._rows.items()}
 
-    def _numbered(self, row: Texts) -> Numbers:
-        return tuple(sorted(self._numbers.setdefault(text_key(text), len(self._numbers)) for text in row))
+    def _number(self, row: Texts) -> Numbers:
+        numbers = [self._numbers.setdefault(text_key(text), len(self._numbers)) for text in row]
+        return tuple(sorted(numbers))
 
     def numbers_in(self, row: Texts) -> set[Numbers]:
-        """The scored texts in a row of another file, one to three texts, and every two of them as a pair."""
-        numbers = sorted(self._numbers[key] for key in map(text_key, row) if key in self._numbers)
-        return {*combinations(numbers, 1), *combinations(numbers, 2)}
+        """The scored texts among the one to three texts of another row, and every two of them as a pair."""
+        keys = [text_key(text) for text in row]
+        numbers = sorted(self._numbers[key] for key in keys if key in self._numbers)
+        singles = set(combinations(numbers, 1))
+        pairs = set(combinations(numbers, 2))
+        return singles | pairs
 
     def numbers_in_all(self, rows: Iterable[Texts]) -> set[Numbers]:
         """The scored texts and pairs in some rows."""
-        return set().union(*map(self.numbers_in, rows))
+        numbers: set[Numbers] = set()
+        for row in rows:
+            numbers |= self.numbers_in(row)
+        return numbers
 
     def holds(self, name: str, row: Texts) -> bool:
-        """Whether a row of another file has a row of the set `name`."""
+        """Whether some texts of another row are a row of the set `name`."""
         return not self.numbers_in(row).isdisjoint(self._distinct[name])
 
     def overlap(self, name: str, texts: Collection[Numbers]) -> Overlap:
         """Count the rows of the set `name` among `texts`, the scored texts and pairs in other rows."""
-        rows = self._rows[name]
-        same = sum(row in texts for row in rows)
-        return Overlap(len(rows), same, sum(any((number,) in texts for number in row) for row in rows))
+        same = 0
+        sharing = 0
+        for row in self._rows[name]:
+            same += row in texts
+            sharing += any((number,) in texts for number in row)
+        return Overlap(len(self._rows[name]), same, sharing)

@@ -191,7 +191,8 @@ def read_sts_input(path: Path, *, labelled: bool = True) -> DataFile:
         cells = pair.split("\t")
         if len(cells) != 2:
             raise UserError(f"{path}:{line}: {len(cells)} columns, not 2")
-        first, second = (cell.strip() for cell in cells)
+        first = cells[0].strip()
+        second = cells[1].strip()
         if not first or not second:
             data.skip(line, f"{'sentence2' if first else 'sentence1'}: empty")
         elif not labelled:

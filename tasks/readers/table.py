@@ -64,7 +64,9 @@ KINDS = {
     ),
 }
 """The kinds of rows. `pair` has no label; a file of triplets may lack the negative, and a test file its label."""
-HEADER_NAMES = {name for kind in KINDS.values() for names in (*kind.texts.values(), kind.label) for name in names}
+HEADER_NAMES: set[str] = set()
+for _kind in KINDS.values():
+    HEADER_NAMES.update(*_kind.texts.values(), _kind.label)
 
 
 class Request(NamedTuple):
@@ -282,7 +284,11 @@ def read_columns(table: Table, request: Request, gaps: Mapping[str, str] | None 
     texts = [columns[role] for role in KINDS[kind].texts if role in columns]
     label_column = columns.get("label") if request.labelled else None
     parse = label_parser(kind, label_column or "", request.classes)
-    needed = [*texts, *([label_column] if label_column else []), *([columns["id"]] if "id" in columns else [])]
+    needed = list(texts)
+    if label_column:
+        needed.append(label_column)
+    if "id" in columns:
+        needed.append(columns["id"])
     data = DataFile(table.path, len(texts))
     for line, cells in table_rows(table, needed, request.split, data):
         row_texts = tuple([text.strip() for text in cells[: len(texts)]])
@@ -352,7 +358,8 @@ def _rows(table: Table, columns: Sequence[str], data: DataFile) -> Iterator[tupl
             if cells in ([], [""]):
                 continue
             expected = f"the header has {len(names)}" if table.has_header else f"{', '.join(names)} are {len(names)}"
-            raise UserError(f"{table.path}:{line}: {len(cells)} column{'s' * (len(cells) > 1)}, {expected}")
+            noun = "column" if len(cells) == 1 else "columns"
+            raise UserError(f"{table.path}:{line}: {len(cells)} {noun}, {expected}")
         if not read:
             # some files have a second byte order mark, before the first sentence
             cells = [cell.lstrip(BOM) for cell in cells]

@@ -71,7 +71,7 @@ def test_what_goes_in_comes_out(source: Path, tokenizer: Tokenizer, content: lis
         assert entry["skipped"] == [{"line": one.line, "why": one.reason} for one in skipped]
 
 
-def test_the_file_may_move_but_not_change(source: Path, tokenizer: Tokenizer) -> None:
+def test_a_moved_file_is_a_hit(source: Path, tokenizer: Tokenizer) -> None:
     calls: list[str] = []
     load(source, reading(*ROWS, calls=calls), "pairs", tokenizer)
     moved = source.rename(source.with_name("other.csv"))
@@ -82,7 +82,7 @@ def test_the_file_may_move_but_not_change(source: Path, tokenizer: Tokenizer) ->
     assert len(calls) == 2
 
 
-def test_another_vocabulary_or_reader_is_another_cache(
+def test_vocabulary_and_reader_change_the_key(
     source: Path, tokenizer: Tokenizer, tiny_copy: Callable[..., Path]
 ) -> None:
     other = tiny_copy()
@@ -98,7 +98,7 @@ def test_another_vocabulary_or_reader_is_another_cache(
     check(first, ROWS, tokenizer)
 
 
-def test_a_reader_that_raises_leaves_no_cache(source: Path, tokenizer: Tokenizer) -> None:
+def test_a_failing_reader_leaves_nothing(source: Path, tokenizer: Tokenizer) -> None:
     def broken() -> Iterator[Row]:
         yield ROWS[0]
         raise UserError("line 3: label: not a number")

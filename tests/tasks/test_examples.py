@@ -63,7 +63,7 @@ def test_inputs_equal_transformers(examples_of: Callable, theirs: Any, max_lengt
 
 
 @pytest.mark.parametrize("max_length", LENGTHS)
-def test_paper_pairs_are_two_whole_inputs_end_to_end(examples_of: Callable, theirs: Any, max_length: int) -> None:
+def test_paper_pairs_are_two_inputs(examples_of: Callable, theirs: Any, max_length: int) -> None:
     """CBCL, section 4.2.2: two encoded sequences, [CLS] and [SEP] included, all of type 0; cut as cross pairs are."""
     found = lists(examples_of(PAIRS, max_length=max_length, kind=Pair).ragged(np.arange(len(PAIRS)), "paper"))
     for pair, (ids, types) in zip(PAIRS, found, strict=True):
@@ -85,7 +85,7 @@ def test_cut_inputs_are_counted_exactly(examples_of: Callable, theirs: Any, form
     assert single.truncated("cross") == (sum(n + 2 > 24 for n in count.values()), len(single))
 
 
-def test_an_empty_text_is_an_input_too(examples_of: Callable, theirs: Any) -> None:
+def test_an_empty_text_is_encoded(examples_of: Callable, theirs: Any) -> None:
     """Quora's test file has such rows, and every id needs a prediction."""
     examples = examples_of([("cat", ""), ("", "")], kind=Pair)
     for form in ("cross", "paper", "bi", "joint"):

@@ -15,14 +15,12 @@ SENTENCES = [" ".join(parts) for parts in product(WHO, WHAT, WHERE)]
 SICK_HEAD = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
 MRPC_HEAD = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
 RELATIONS = ("ENTAILMENT", "NEUTRAL", "CONTRADICTION")
-
-
-DRAWS = np.random.default_rng(3)
+GENERATOR = np.random.default_rng(3)
 
 
 def sentences(count: int) -> list[str]:
     """Some of the sentences, drawn with replacement."""
-    return [SENTENCES[index] for index in DRAWS.integers(len(SENTENCES), size=count)]
+    return [SENTENCES[index] for index in GENERATOR.integers(len(SENTENCES), size=count)]
 
 
 def pairs(count: int) -> list[tuple[str, str]]:
@@ -38,12 +36,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (base / name).parent.mkdir(parents=True, exist_ok=True)
         (base / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
-    for place, subsets in senteval.STS.values():
+    for directory, subsets in senteval.STS.values():
         for count, subset in enumerate(subsets, start=8):
-            scores = [f"{score:.3f}" for score in DRAWS.uniform(0, 5, count)]
-            write(f"downstream/{place}/STS.input.{subset}.txt", [f"{a}\t{b}" for a, b in pairs(count)])
-            write(f"downstream/{place}/STS.gs.{subset}.txt", [*scores[:2], "", *scores[3:]])
-    scored = [(i, score, *pair) for i, (score, pair) in enumerate(zip(DRAWS.uniform(1, 5, 30), pairs(30)))]
+            scores = [f"{score:.3f}" for score in GENERATOR.uniform(0, 5, count)]
+            write(f"downstream/{directory}/STS.input.{subset}.txt", [f"{a}\t{b}" for a, b in pairs(count)])
+            write(f"downstream/{directory}/STS.gs.{subset}.txt", [*scores[:2], "", *scores[3:]])
+    scored = [(i, score, *pair) for i, (score, pair) in enumerate(zip(GENERATOR.uniform(1, 5, 30), pairs(30)))]
     rows = [f"main\theadlines\t2014\t{i:04}\t{score:.2f}\t{a}\t{b}" for i, score, a, b in scored]
     write("downstream/STS/STSBenchmark/sts-test.csv", rows)
     ids = {2: "8850", 5: "4489"}  # two of the paper's examples

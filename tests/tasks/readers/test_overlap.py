@@ -24,7 +24,7 @@ def by_hand(rows: list[Texts], others: list[Texts]) -> tuple[int, int, int]:
 
 @pytest.mark.parametrize("columns", [1, 2])
 @pytest.mark.parametrize("training_columns", [1, 2, 3])
-def test_overlaps_are_those_of_a_plain_loop(columns: int, training_columns: int) -> None:
+def test_overlaps_equal_a_plain_loop(columns: int, training_columns: int) -> None:
     generator = np.random.default_rng(columns)
     words = ["dog", "cat", "girl"] if columns > 1 else [f"word{n}" for n in range(50)]
     pool = [form for word in words for form in (word, f"{word.title()} .", f"the {word}!")] + ["", "?"]

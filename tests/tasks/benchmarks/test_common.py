@@ -1,0 +1,79 @@
+"""Guards: vectors by several poolers at once, averages and paired differences of scores, names, training data.
+
+python -m pytest --import-mode=importlib tests/tasks/benchmarks/test_common.py
+"""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from minbert import Encoder
+from minbert.pooling import NAMES
+from tasks.benchmarks import common
+from tasks.benchmarks.common import EmbeddingCache, NamedEncoder, Score
+
+
+def test_poolers_at_once(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = Encoder.load(tiny, precision="fp32")
+    monkeypatch.setattr(encoder, "batches", partial(encoder.batches, batch_size=2))
+    texts = ["the cat sat on the mat", "a dog", "the dog sleeps under a tree!", "who?"]
+    named = {name: NamedEncoder("x", name, tiny, encoder) for name in NAMES}
+    cache = EmbeddingCache(list(named.values()))
+    cache.raw(named["cls"], texts[:2])  # the rest is encoded when it is asked for
+    for name in NAMES:
+        alone = Encoder.load(tiny, pooler=name, precision="fp32").encode([*texts, texts[0]])
+        assert np.allclose(cache.raw(named[name], [*texts, texts[0]]), alone, atol=2e-6), name
+
+
+def test_averages_and_differences(tiny: Path) -> None:
+    encoder = Encoder.load(tiny)
+    first = NamedEncoder("a", "mean", tiny, encoder)
+    other = NamedEncoder("b", "mean", tiny, encoder)
+    samples = np.arange(100.0)
+    scores = []
+    for named, value in ((first, 0.5), (other, np.nan)):
+        scores.append(Score(named, "spearman", "x", value, samples))
+        scores.append(Score(named, "spearman", "y", 0.7, 3 * samples))
+    means = common.averages(scores, "spearman")
+    assert means[0].set == "avg." and means[0].value == pytest.approx(0.6)
+    assert np.array_equal(means[0].samples, 2 * samples)
+    assert np.isnan(means[1].value)
+    rows = common.as_json(common.differences([*scores, *means], [first, other], "spearman"))
+    assert [(row["set"], row["difference"]) for row in rows] == [("x", None), ("y", 0), ("avg.", None)]
+    row = common.as_json(common.frame_of(means))[0]
+    assert (row["low"], row["high"]) == tuple(np.percentile(2 * samples, (2.5, 97.5)))
+
+
+def test_pooler_and_name_of_run(tiny_copy: Callable[..., Path]) -> None:
+    folder = tiny_copy(name="runs/cbcl/encoder")
+    (folder / "minbert.json").write_text('{"pooler": "avg-first-last"}')
+    options = common.parse(common.parser("sts_suite", ""), ["--encoder", str(folder.parent), str(folder)])
+    first, second = common.load_encoders(options)
+    assert first.pooler == second.pooler == "avg-first-last"
+    assert first.folder == folder
+    # two of one name are shown by their paths
+    assert (first.name, second.name) == (str(folder.parent), str(folder))
+    assert common.short_names([str(folder), "org/model"]) == ["cbcl", "model"]
+
+
+def test_training_data_of_run(tiny: Path, tmp_path: Path) -> None:
+    encoder = Encoder.load(tiny)
+    folder = tmp_path / "run" / "encoder"
+    folder.mkdir(parents=True)
+    named = NamedEncoder("run", "mean", folder, encoder)
+    assert common.training_data(named) == ""
+    manifest = {
+        "settings": {},
+        "data": {
+            "train": {"file": "d/nli.csv", "sha256": "a", "kept": 1},
+            "sts_dev": {"file": "d/dev.csv", "sha256": "b", "kept": 1},
+        },
+        "weights": {"folder": "/packages/all_MiniLM_L6_v2"},
+    }
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest))
+    text = common.training_data(named)
+    assert text.startswith("trained on nli.csv; evaluated during training on dev.csv; all-MiniLM-L6-v2 saw")
