@@ -56,7 +56,9 @@ def test_figure_shows_recorded_numbers() -> None:
 
 # Placeholders of the pages, and what their reader is to write.
 VALUES = {"$seed": "1", "align-uniform": "nt-xent", "sst,cfimdb": "sst"}
-COMMAND = re.compile(r"\b(pretrain_cbcl\.py|multitask_train\.py|tasks\.contrastive\.(?:consert|simcse|nli)) .*", re.DOTALL)
+COMMAND = re.compile(
+    r"\b(pretrain_cbcl\.py|multitask_train\.py|tasks\.contrastive\.(?:consert|simcse|nli)) .*", re.DOTALL
+)
 
 
 def commands() -> list[str]:
