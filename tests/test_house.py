@@ -1,4 +1,4 @@
-"""Guards: who may import whom, without circles and exemptions, where pickles may be opened, and the public names.
+"""Guards: who may import whom, without circles, where pickles may be opened, and the public names.
 
 Annotations and docstrings of public names are ruff's (D1, ANN).
 
@@ -8,15 +8,17 @@ python -m pytest --import-mode=importlib tests/test_house.py
 import ast
 import inspect
 import re
+from collections.abc import Iterable
 from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
 import minbert
+import pretrain_cbcl
 from tasks import TASKS
-from tasks.contrastive import curriculum, losses
-from tasks.contrastive import settings as contrastive_settings
+from tasks.contrastive import consert, curriculum, losses, nli
 
 ROOT = Path(__file__).parent.parent
 
@@ -31,10 +33,18 @@ FLOORS = [
     "minbert.fast.graphs",
     "minbert.train",
     "minbert.convert",
-    "tasks.charts tasks.examples tasks.metrics tasks.readers tasks.tables",
-    "tasks.intervals tasks.augment tasks.task tasks.manifests tasks.record",
-    "tasks.sst tasks.quora tasks.sts tasks.sampling tasks.contrastive",
-    "tasks.registry tasks.model tasks.settings tasks.splits",
+    "tasks.charts tasks.examples tasks.metrics tasks.presets tasks.readers tasks.tables",
+    "tasks.intervals tasks.augment tasks.task tasks.manifests",
+    "tasks.settings",
+    "tasks.record",
+    "tasks.contrastive.losses tasks.contrastive.settings tasks.contrastive.views",
+    "tasks.contrastive.curriculum tasks.contrastive.dev",
+    "tasks.contrastive.corpora tasks.contrastive.scoring",
+    "tasks.contrastive.evaluation tasks.contrastive.step tasks.contrastive.triplets",
+    "tasks.contrastive.training",
+    "tasks.contrastive",
+    "tasks.sst tasks.quora tasks.sts tasks.sampling",
+    "tasks.registry tasks.model tasks.splits",
     "tasks.runs tasks.compare tasks.evaluate tasks.predictions tasks.predict",
     "tasks.benchmarks",
     "tasks.report",
@@ -57,36 +67,40 @@ OTHERS = [
 
 
 def floor(module: str) -> int:
+    """The floor of a file, else that of its room."""
     parts = module.split(".")
-    found = [FLOOR_OF[name] for end in range(len(parts), 1, -1) if (name := ".".join(parts[:end])) in FLOOR_OF]
-    assert found, f"{module} has no floor: give it one in FLOORS"
-    return found[0]
+    for end in range(len(parts), 1, -1):
+        name = ".".join(parts[:end])
+        if name in FLOOR_OF:
+            return FLOOR_OF[name]
+    raise AssertionError(f"{module} has no floor: give it one in FLOORS")
 
 
-def imports(module: str) -> set[str]:
-    """Modules of this project that a file names, at its head or later; those for type checkers alone do not count."""
-    tree, found = ast.parse(FILES[module].read_text(encoding="utf-8")), set()
-    blocks = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)]
-    skipped = {id(node) for block in blocks for node in ast.walk(block)}
-    for node in ast.walk(tree):
-        if id(node) in skipped:
-            continue
+def imported_by(nodes: Iterable[ast.AST], module: str) -> set[str]:
+    """The files of this project that some statements of a file import."""
+    names = set[str]()
+    for node in nodes:
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{module}: relative import"
-            whole = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= {name if name in FILES else str(node.module) for name in whole}
-    return {name for name in found if name in FILES} - {module} - DOORS
+            for alias in node.names:
+                submodule = f"{node.module}.{alias.name}"
+                names.add(submodule if submodule in FILES else str(node.module))
+    return {name for name in names if name in FILES} - {module} - DOORS
+
+
+def tree(module: str) -> ast.Module:
+    return ast.parse(FILES[module].read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
 def graph() -> dict[str, set[str]]:
     """What each file imports."""
-    return {module: imports(module) for module in FILES.keys() - DOORS}
+    return {module: imported_by(ast.walk(tree(module)), module) for module in FILES.keys() - DOORS}
 
 
-def test_a_file_imports_only_from_lower_floors(graph: dict[str, set[str]]) -> None:
+def test_files_import_from_lower_floors(graph: dict[str, set[str]]) -> None:
     assert FLOOR_OF.keys() <= FILES.keys(), "a floor of a file that is gone"
     pairs = {(module, name) for module, names in graph.items() for name in names}
     assert not {(module, name) for module, name in pairs if floor(name) > floor(module)}
@@ -97,30 +111,62 @@ def test_minbert_never_imports_tasks() -> None:
     assert not {module for module, text in code.items() if re.search(r"^\s*(from|import) tasks\b", text, re.MULTILINE)}
 
 
-def test_there_are_no_circles(graph: dict[str, set[str]]) -> None:
+def test_imports_have_no_circles(graph: dict[str, set[str]]) -> None:
     TopologicalSorter(graph).prepare()  # raises CycleError
+
+
+# Files that import another one of this project late, because that takes a second which few of their uses need.
+LATE = {
+    "minbert.weights",  # transformers, for names of the hub
+    "tasks.data.__main__",
+    "tasks.benchmarks.probes",
+    "tasks.benchmarks.sts_suite",
+    "tasks.benchmarks.transfer",
+}
+
+
+def test_imports_stand_at_the_head() -> None:
+    """Only optional packages, and packages that take a second, are imported in functions."""
+    for module in FILES.keys() - DOORS - LATE:
+        functions = [node for node in ast.walk(tree(module)) if isinstance(node, ast.FunctionDef)]
+        inside = [node for function in functions for node in ast.walk(function)]
+        assert not imported_by(inside, module), module
 
 
 def compared(module: str) -> set[object]:
     """The constants that a file compares with an objective, a task or a name of one."""
     pairs: list[tuple[ast.AST, ast.AST]] = []
-    for node in ast.walk(ast.parse(FILES[module].read_text(encoding="utf-8"))):
+    for node in ast.walk(tree(module)):
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
-            pairs += [(one, other) for one in sides for other in sides if one is not other]
+            pairs += [(side, other) for side in sides for other in sides if side is not other]
         elif isinstance(node, ast.Match):
             pairs += [(node.subject, case.pattern) for case in node.cases]
-    about = [other for one, other in pairs if re.search(r"\b(objective|task)('\]|\.name)?$", ast.unparse(one))]
-    return {part.value for other in about for part in ast.walk(other) if isinstance(part, ast.Constant)}
+    constants = set[object]()
+    for side, other in pairs:
+        if re.search(r"\b(objective|task)('\]|\.name)?$", ast.unparse(side)):
+            constants |= {part.value for part in ast.walk(other) if isinstance(part, ast.Constant)}
+    return constants
 
 
-def test_nothing_outside_its_file_names_an_objective_or_a_task(graph: dict[str, set[str]]) -> None:
-    """A table names their files, and nobody asks which one it has."""
+def test_only_its_file_names_a_task(graph: dict[str, set[str]]) -> None:
+    """A table names their files, and nobody asks which task it has."""
     homes = {name: kind.__module__ for name, kind in TASKS.items()}
-    homes |= {name: place.partition(":")[0] for name, place in contrastive_settings.OBJECTIVES.items()}
     for module in graph.keys() - set(homes.values()):
         assert not compared(module) & homes.keys(), module
         assert not graph[module] & set(homes.values()), module
+
+
+def test_only_its_command_names_a_loss(graph: dict[str, set[str]]) -> None:
+    """No file asks for another command's loss; only ConSERT's imports another command, whose loss it joins."""
+    commands = [pretrain_cbcl, consert, nli]
+    losses_of = {module.__name__: get_args(get_type_hints(module.LossSettings)["objective"]) for module in commands}
+    names = {name for names in losses_of.values() for name in names}
+    for module in graph:
+        assert compared(module) & names <= set(losses_of.get(module, ())), module
+        papers = {"tasks.contrastive.consert", "tasks.contrastive.nli", "tasks.contrastive.simcse"}
+        allowed = {"tasks.contrastive.nli"} if module == "tasks.contrastive.consert" else set()
+        assert graph[module] & papers <= allowed, module
 
 
 UNPICKLES = re.compile(
@@ -129,14 +175,14 @@ UNPICKLES = re.compile(
 )
 
 
-def test_pickles_are_opened_by_the_convert_command_alone() -> None:
+def test_only_convert_opens_pickles() -> None:
     paths = {*FILES.values(), *OTHERS}
     assert {path for path in paths if UNPICKLES.search(path.read_text(encoding="utf-8"))} == {FILES["minbert.convert"]}
     code = FILES["minbert.convert"].read_text(encoding="utf-8")
     assert code.count("weights_only=True") == len(re.findall(r"\btorch\.load\(", code)) == 1
 
 
-def test_the_public_names_are_there() -> None:
+def test_public_names_exist() -> None:
     """Scripts outside this project rely on them."""
     assert {"AdamW", "BertConfig", "BertModel", "Encoder", "Ragged"} <= set(minbert.__all__) <= set(dir(minbert))
     assert all(getattr(minbert, name).__module__.startswith("minbert.") for name in minbert.__all__)
@@ -145,5 +191,8 @@ def test_the_public_names_are_there() -> None:
     assert [*inspect.signature(minbert.BertModel.forward).parameters][:3] == ["self", "input_ids", "attention_mask"]
     assert list(TASKS) == ["sst", "quora", "sts"]
     names = [*inspect.signature(losses.nt_xent).parameters], [*inspect.signature(curriculum.difficulty).parameters]
-    assert [found[:3] for found in names] == [["anchor", "positive", "hard_negative"], ["pos_sim", "neg_sim", "margin"]]
+    assert [parameters[:3] for parameters in names] == [
+        ["anchor", "positive", "hard_negative"],
+        ["pos_sim", "neg_sim", "margin"],
+    ]
     assert [*inspect.signature(curriculum.eligible).parameters][:4] == ["epoch", "epochs", "size", "power"]

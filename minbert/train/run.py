@@ -18,6 +18,7 @@ import torch
 
 from minbert.errors import UserError
 from minbert.files import TEMPORARY, make_folder, read_json_object, sync, write_atomic, write_json
+from minbert.precision import cpu_has
 from minbert.train import checkpoint, cli, distributed, track
 
 _LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "tokenizers", "safetensors", "nltk", "lemminflect")
@@ -327,7 +328,7 @@ def _instructions() -> str:
     """The instructions of the CPU that oneDNN may use, which the bits of bfloat16 products depend on."""
     if limit := os.environ.get("ONEDNN_MAX_CPU_ISA"):
         return limit
-    if torch.cpu._is_amx_tile_supported():
+    if cpu_has("amx_tile"):
         return "AMX"
     return torch.backends.cpu.get_cpu_capability()
 

@@ -320,7 +320,8 @@ def parse(
 
     file = require_file(expand_user(chosen.config), "--config") if chosen.config else None
     table = read_toml(file) if file else {}
-    preset = chosen.preset or table.pop("preset", default)
+    preset_of_file = table.pop("preset", default)
+    preset = chosen.preset or preset_of_file
     parser.set_defaults(**_table_values(parser, _preset_of(preset, presets, program).values, ""))
     from_file = _table_values(parser, table, f"{file}: ")
     parser.set_defaults(**from_file, preset=preset)

@@ -43,7 +43,8 @@ class Change:
 
 def splice(text: str, changes: Sequence[Change]) -> str:
     """Apply the changes, which must be sorted and must not overlap."""
-    pieces, done = [], 0
+    pieces = []
+    done = 0
     for change in changes:
         pieces += [text[done : change.start], change.new]
         done = change.end
@@ -61,10 +62,14 @@ def insertions(text: str, *, seed: int, epoch: int, key: int, most: int = 3, mar
     A pure function of the text and (seed, epoch, key); `key` is the sentence's row. `marks` is a key of `MARKS`.
     """
     generator = numpy_generator(seed, "punctuation", epoch, key)
-    points, kinds = insertion_points(text), MARKS[marks]
+    offsets = insertion_points(text)
+    kinds = MARKS[marks]
     count = int(generator.integers(1, most, endpoint=True))
-    chosen = generator.integers(0, len(points), count), generator.integers(0, len(kinds), count)
-    changes = [Change(points[point], points[point], kinds[mark]) for point, mark in zip(*chosen, strict=True)]
+    chosen_offsets = generator.integers(0, len(offsets), count)
+    chosen_marks = generator.integers(0, len(kinds), count)
+    changes = []
+    for offset, mark in zip(chosen_offsets, chosen_marks, strict=True):
+        changes.append(Change(offsets[offset], offsets[offset], kinds[mark]))
     return sorted(changes, key=lambda change: change.start)
 
 

@@ -130,8 +130,12 @@ def replace_words(
     more. The random numbers depend only on (seed, row id, column, index of the span), not on other rows of the file.
     """
     spans = tagged.of(number)
-    numbers = numpy_generator(seed, "synonyms", row, column).random((len(spans), 2)).tolist()
-    return [_change(tagged, text, span, pick) for span, (u, pick) in zip(spans, numbers, strict=True) if u < p]
+    draws = numpy_generator(seed, "synonyms", row, column).random((len(spans), 2)).tolist()
+    changes = []
+    for span, (draw, pick) in zip(spans, draws, strict=True):
+        if draw < p:
+            changes.append(_change(tagged, text, span, pick))
+    return changes
 
 
 def replace_adjectives(
@@ -143,12 +147,16 @@ def replace_adjectives(
     name, batch, number), not on the other rows of the batch, chunks or ranks.
     """
     spans = tagged.of(number)
-    picked = spans[:count] if index % 2 == 0 else spans[-count:]
-    if not picked:
+    chosen = spans[:count] if index % 2 == 0 else spans[-count:]
+    if not chosen:
         return []
+    # 4 of the 32 random bytes for each adjective
     random_bytes = digest(seed, "synonyms live", name, batch, number)
-    numbers = (int.from_bytes(random_bytes[4 * i : 4 * i + 4], "little") for i in range(len(picked)))
-    return [_change(tagged, text, span, word / 2**32) for span, word in zip(picked, numbers, strict=True)]
+    changes = []
+    for i, span in enumerate(chosen):
+        draw = int.from_bytes(random_bytes[4 * i : 4 * i + 4], "little") / 2**32
+        changes.append(_change(tagged, text, span, draw))
+    return changes
 
 
 def _change(tagged: Tagged, text: str, span: Sequence[int], pick: float) -> Change:
@@ -198,39 +206,51 @@ class Synonyms:
 
     def _of_batch(self, cache: TokenCache, batch: PlannedBatch, epoch: int) -> Ids:
         """Method 3: the new texts of a batch, which is augmented with probability p."""
-        settings, tagged, new = self.settings, self.tagged[batch.task], {}
-        seed, name = self.training.seed, batch.task
-        if numpy_generator(seed, "synonyms live", name, batch.number).random() >= settings.synonyms_p:
+        seed = self.training.seed
+        name = batch.task
+        if numpy_generator(seed, "synonyms live", name, batch.number).random() >= self.settings.synonyms_p:
             return {}
-        count = max(1, MOST_ADJECTIVES * epoch // self.training.epochs) if settings.synonyms_grow else 1
-        texts = [(int(row), column) for row in batch.rows for column in range(cache.num_texts)]
-        for row, column in texts:
-            text, number = cache.text(row, column), row * cache.num_texts + column
-            changes = replace_adjectives(
-                tagged, number, text, batch=batch.number, index=batch.task_index, seed=seed, name=name, count=count
-            )
-            if changes:
-                new[row, column] = splice(text, changes)
-        return self._tokenised(new)
+        count = 1
+        if self.settings.synonyms_grow:
+            count = max(1, MOST_ADJECTIVES * epoch // self.training.epochs)
+        new_texts = {}
+        for row in batch.rows.tolist():
+            for column in range(cache.num_texts):
+                text = cache.text(row, column)
+                changes = replace_adjectives(
+                    self.tagged[name],
+                    row * cache.num_texts + column,
+                    text,
+                    batch=batch.number,
+                    index=batch.task_index,
+                    seed=seed,
+                    name=name,
+                    count=count,
+                )
+                if changes:
+                    new_texts[row, column] = splice(text, changes)
+        return self._tokenised(new_texts)
 
     def _rewrite(self, cache: TokenCache, name: str, epoch: int) -> Ids:
         """Methods 1 and 2: the new texts of a set. Writes a table with one line per text, changed or not."""
-        settings, training, tagged = self.settings, self.training, self.tagged[name]
-        p, new, lines = settings.synonyms_p * (epoch / training.epochs), {}, []
+        seed = self.training.seed
+        p = self.settings.synonyms_p * (epoch / self.training.epochs)
+        new_texts = {}
+        lines = []
         for number, text in enumerate(texts_of(cache)):
             row, column = divmod(number, cache.num_texts)
-            name_of_row = cache.row_id(row)
-            changes = replace_words(tagged, number, text, p=p, seed=training.seed, row=name_of_row, column=column)
+            row_id = cache.row_id(row)
+            changes = replace_words(self.tagged[name], number, text, p=p, seed=seed, row=row_id, column=column)
             new_text = splice(text, changes)
-            lines.append((name_of_row, column, text, new_text))
+            lines.append((row_id, column, text, new_text))
             if changes:
-                new[row, column] = new_text
+                new_texts[row, column] = new_text
         if distributed.rank() == 0:
-            suffix = f"-epoch-{epoch}" if settings.synonyms_grow else ""
+            suffix = f"-epoch-{epoch}" if self.settings.synonyms_grow else ""
             table = pd.DataFrame(lines, columns=["id", "column", "before", "after"])
             self.folder.mkdir(parents=True, exist_ok=True)
             write_atomic(self.folder / f"{name}{suffix}.tsv", table.to_csv(sep="\t", index=False, lineterminator="\n"))
-        return self._tokenised(new)
+        return self._tokenised(new_texts)
 
     def _tokenised(self, texts: Mapping[tuple[int, int], str]) -> Ids:
         return dict(zip(texts, self.tokenizer.encode(list(texts.values())), strict=True))

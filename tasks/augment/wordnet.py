@@ -4,9 +4,10 @@ A word's synonyms are the other lemmas of the synsets that contain the word in t
 republic, "john" not a toilet. Excluded are lemmas that WordNet marks as slurs, obscenities or disparaging, closed-class
 words, and names and abbreviations as synonyms of common words.
 
-NLTK and lemminflect take a second to import, so they are imported only to look up words; finding and hashing the files
-needs neither. Axes: N texts, M spans (replaceable words of all texts, in order), G groups (words with the same
-candidates).
+NLTK and lemminflect take a second to import, so they are imported only to look up words: a run without synonyms does
+without them.
+
+Axes: N texts, M spans (replaceable words of all texts, in order), G groups (words with the same candidates).
 """
 
 import hashlib
@@ -90,22 +91,25 @@ def find_nltk_data(data: str = "") -> Path:
 
     The data folder is the argument `data`, else `$DATA_DIR`, else `data/`. Raises `UserError` if none has both.
     """
-    usual = data_path(data) / "nltk_data"
-    folders = [*(Path(name) for name in os.environ.get("NLTK_DATA", "").split(os.pathsep) if name), usual]
+    default = data_path(data) / "nltk_data"
+    folders = [Path(name) for name in os.environ.get("NLTK_DATA", "").split(os.pathsep) if name]
+    folders.append(default)
     for folder in folders:
         if files(folder, WORDNET) and files(folder, TAGGER):
             return folder.resolve()
     raise UserError(
         f"--synonyms: WordNet and NLTK's tagger are not in {' or '.join(map(str, folders))}; "
-        f"`python data/get_data.py wordnet --data {usual.parent}` fetches both, and --synonyms none trains without them"
+        f"`python data/get_data.py wordnet --data {default.parent}` fetches both, --synonyms none trains without them"
     )
 
 
 def files(folder: Path, resource: str) -> list[Path]:
     """The files of an NLTK resource, unpacked or as one zip file; empty if it is missing."""
-    packed = folder / f"{resource}.zip"
     unpacked = sorted(path for path in (folder / resource).glob("*") if path.is_file())
-    return unpacked or ([packed] if packed.is_file() else [])
+    if unpacked:
+        return unpacked
+    packed = folder / f"{resource}.zip"
+    return [packed] if packed.is_file() else []
 
 
 def fingerprint(folder: Path, resource: str) -> str:
@@ -145,8 +149,11 @@ class WordNet:
     """
 
     def __init__(self, folder: Path, senses: str = "first") -> None:
-        self.folder, self.senses = folder, senses
-        self.candidates, self._senses = cache(self._candidates), cache(self._read_senses)
+        self.folder = folder
+        self.senses = senses
+        # texts repeat their words
+        self.candidates = cache(self._candidates)
+        self._senses = cache(self._read_senses)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -165,28 +172,39 @@ class WordNet:
     @cached_property
     def _counts(self) -> Mapping[str, int]:
         """Sense key -> count in the sense-tagged corpus. NLTK's own function opens the file for each lemma."""
+        counts = {}
         with self._corpus.open("cntlist.rev") as lines:
-            return {key: int(count) for key, _, count in map(str.split, lines)}
+            for line in lines:
+                key, _, count = line.split()
+                counts[key] = int(count)
+        return counts
 
     def synonyms(self, lemma: str, part: str) -> list[str]:
         """The synonyms of a lemma as a part of speech (n, a, v, r), those of its most frequent sense first."""
         senses = sorted(self._senses(lemma, part), key=lambda sense: -sense[0])
         total = sum(count for count, _ in senses)
-        if self.senses == "first":
-            senses = [sense for sense in senses if sense[0] >= RARE * total]
-        lemmas = dict.fromkeys(other for _, others in senses for other in others)
-        return [other for other in lemmas if self.senses == "all" or " " not in other]
+        synonyms: list[str] = []
+        for count, lemmas in senses:
+            if self.senses == "all":
+                synonyms += lemmas
+            elif count >= RARE * total:
+                synonyms += [other for other in lemmas if " " not in other]
+        return list(dict.fromkeys(synonyms))
 
     def lemma(self, word: str, tag: str) -> str | None:
         """The most frequent lemma of a word with its Penn tag; None if WordNet has none."""
         from lemminflect import getInflection, getLemma
 
-        part, stems = PARTS[tag], [word]
-        if tag not in _BASE:
+        part = PARTS[tag]
+        if tag in _BASE:
+            stems = [word]
+        else:
             stems = [stem for stem in getLemma(word, _UNIVERSAL[part]) if word in getInflection(stem, tag)]
-            stems += [word] if tag == "NNS" else []  # glasses, pants
+            if tag == "NNS":
+                stems.append(word)  # glasses, pants
         uses = {stem: self._uses(stem, part) for stem in stems}
-        return max((stem for stem in stems if uses[stem] >= 0), key=lambda stem: uses[stem], default=None)
+        known = [stem for stem in stems if uses[stem] >= 0]
+        return max(known, key=lambda stem: uses[stem], default=None)
 
     def _candidates(self, word: str, tag: str) -> tuple[str, ...]:
         """The synonyms of a word with this Penn tag, inflected like the word but not in its letter case; often empty.
@@ -200,20 +218,28 @@ class WordNet:
         lemma = self.lemma(word if tag == "NNP" else lower, tag)
         if lemma is None:
             return ()
-        synonyms = self.synonyms(lemma, PARTS[tag])
-        if tag == "NNS" and lemma == lower:
-            forms = [synonym for synonym in synonyms if _is_plural(synonym)]
-        else:
-            forms = [form for synonym in synonyms if (form := inflected(synonym, tag))]
-        return tuple(dict.fromkeys(synonym for synonym in forms if synonym.lower() != lower))
+        forms = []
+        for synonym in self.synonyms(lemma, PARTS[tag]):
+            if tag == "NNS" and lemma == lower:
+                # the lemma is a plural itself, so its synonyms have to be
+                form = synonym if _is_plural(synonym) else None
+            else:
+                form = inflected(synonym, tag)
+            if form and form.lower() != lower:
+                forms.append(form)
+        return tuple(dict.fromkeys(forms))
 
     def _read_senses(self, lemma: str, part: str) -> list[tuple[int, list[str]]]:
         """(count of the lemma in this sense, synonyms) for each sense, in WordNet's order."""
-        name, senses = lemma.replace(" ", "_"), []
+        name = lemma.replace(" ", "_")
+        senses = []
         with readable(self.folder):
             for synset in self._corpus.synsets(name, part):
-                if own := next((entry for entry in synset.lemmas() if entry.name() == name), None):
-                    senses.append((self._counts.get(own.key().lower(), 0), _replacements(lemma, synset)))
+                for entry in synset.lemmas():
+                    if entry.name() == name:  # in the same spelling
+                        count = self._counts.get(entry.key().lower(), 0)
+                        senses.append((count, _replacements(lemma, synset)))
+                        break
         return senses
 
     def _uses(self, lemma: str, part: str) -> int:
@@ -227,7 +253,9 @@ def _replacements(lemma: str, synset: Any) -> list[str]:
     if _is_rude(synset):
         return []
     lemmas = [str(other.name()).replace("_", " ") for other in synset.lemmas() if not _is_rude(other)]
-    return [other for other in lemmas if lemma in lemmas and _can_replace(lemma, other)]
+    if lemma not in lemmas:
+        return []
+    return [other for other in lemmas if _can_replace(lemma, other)]
 
 
 def inflected(lemma: str, tag: str) -> str | None:
@@ -257,9 +285,11 @@ def _mixed_case(word: str) -> bool:
 
 
 def _can_replace(lemma: str, other: str) -> bool:
-    spelled = len(other) > 2 and all(_REPLACEABLE.fullmatch(word) for word in other.split(" "))  # no "yr", no "C"
-    named = other != other.lower() and lemma == lemma.lower()
-    return spelled and not named and other.lower() != lemma.lower() and other.lower() not in CLOSED
+    # no "yr", no "C"
+    is_word = len(other) > 2 and all(_REPLACEABLE.fullmatch(word) for word in other.split(" "))
+    is_name_of_common_word = other != other.lower() and lemma == lemma.lower()
+    is_other_word = other.lower() != lemma.lower() and other.lower() not in CLOSED
+    return is_word and is_other_word and not is_name_of_common_word
 
 
 def _is_plural(word: str) -> bool:
@@ -323,27 +353,37 @@ def _tag(texts: Sequence[str], wordnet: WordNet) -> tuple[dict[str, np.ndarray],
     tags_of = tagger(wordnet.folder)
     groups: dict[tuple[str, ...], int] = {}
 
-    def spans(text: str) -> list[tuple[int, int, int, int]]:
+    def spans_of(text: str) -> list[tuple[int, int, int, int]]:
         """(start, end, group, kind) of each replaceable word."""
-        replaceable = []
+        spans = []
         for start, end, name in _words(text, tags_of):
-            if candidates := wordnet.candidates(text[start:end], name):
+            candidates = wordnet.candidates(text[start:end], name)
+            if candidates:
                 group = groups.setdefault(candidates, len(groups))
-                replaceable.append((start, end, group, _ORDER.index(PARTS[name])))
-        return replaceable
+                spans.append((start, end, group, _ORDER.index(PARTS[name])))
+        return spans
 
-    by_text = {text: spans(text) for text in dict.fromkeys(texts)}  # NLI premises are repeated
-    table = np.array([span for text in texts for span in by_text[text]], dtype=np.int32).reshape(-1, 4)
-    ends = np.cumsum([0, *(len(by_text[text]) for text in texts)])
-    arrays = {"ends": ends, "spans": table[:, :3], "kinds": table[:, 3].astype(np.uint8)}
+    spans_by_text: dict[str, list[tuple[int, int, int, int]]] = {}  # NLI premises are repeated
+    spans = []
+    ends = [0]
+    for text in texts:
+        if text not in spans_by_text:
+            spans_by_text[text] = spans_of(text)
+        spans += spans_by_text[text]
+        ends.append(len(spans))
+    table = np.array(spans, dtype=np.int32).reshape(-1, 4)
+    arrays = {"ends": np.array(ends), "spans": table[:, :3], "kinds": table[:, 3].astype(np.uint8)}
     return arrays, {"candidates": list(groups)}
 
 
 def _words(text: str, tags_of: Tagger) -> Iterator[tuple[int, int, str]]:
     """(start, end, Penn tag) of each word."""
-    tokens, lower = list(TOKEN.finditer(text)), text.lower()
-    tagged_text = lower if text.isupper() and len(lower) == len(text) else text  # tagged as names otherwise
+    tokens = list(TOKEN.finditer(text))
+    lower = text.lower()
+    # words in capitals would be tagged as names
+    tagged_text = lower if text.isupper() and len(lower) == len(text) else text
     words = [tagged_text[token.start() : token.end()] for token in tokens]
     for token, (word, name) in zip(tokens, tags_of(words), strict=True):
         if _WORD.fullmatch(word):
-            yield token.start(), token.end(), "NN" if name == "NNP" and word.islower() else name
+            is_common_noun = name == "NNP" and word.islower()
+            yield token.start(), token.end(), "NN" if is_common_noun else name

@@ -16,8 +16,9 @@ from data.check import read_files
 from tasks.augment import wordnet
 from tasks.augment.wordnet import TAGGER, WORDNET, WordNet
 from tasks.benchmarks import sets, transfer
-from tasks.contrastive import data
-from tasks.contrastive.settings import PRESETS, ContrastiveSettings
+from tasks.contrastive import corpora, dev, nli, triplets
+from tasks.contrastive.nli import FileSettings
+from tasks.presets import PRESETS
 from tasks.readers import senteval
 
 SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
@@ -48,10 +49,23 @@ def test_only_pairs_without_score_are_skipped() -> None:
     assert not [file.name for file in files if file.warnings]
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_presets_find_their_files(preset: str) -> None:
-    settings = ContrastiveSettings.of(**PRESETS[preset][1] | {"data": str(SAMPLE), "weights": "minilm"})
-    data.check_files(settings)
+PRESETS_OF_STAGE_ONE = [
+    (command, name) for command, presets in PRESETS.items() if command != "multitask_train.py" for name in presets
+]
+
+
+@pytest.mark.parametrize(("command", "preset"), PRESETS_OF_STAGE_ONE)
+def test_presets_find_their_files(command: str, preset: str) -> None:
+    values = PRESETS[command][preset].values
+    files = FileSettings(data=str(SAMPLE), sts_dev=values["sts_dev"], phrases=values.get("phrases", ""))
+    assert dev.find_dev_pairs(files)
+    if "texts" in values:
+        assert corpora.find_texts([values["texts"]], str(SAMPLE)).files
+    elif "objective" in values:
+        assert nli.find_pairs(files)
+        assert bool(nli.find_phrases(files)) == ("phrases" in values)
+    else:
+        assert triplets.find_triplets("", str(SAMPLE)).num_texts == 3
 
 
 @pytest.mark.parametrize("name", [*sets.ENGLISH, *sets.CHINESE])

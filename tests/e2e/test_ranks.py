@@ -128,6 +128,7 @@ PRETRAIN = "pretrain_cbcl.py"
 SHORT = ("--epochs", 2, "--max-steps", 6, "--batch-size", 15, "--lr", 1e-3, "--evaluate-every", 3, "--keep", "best")
 
 
+@pytest.mark.slow
 def test_metrics_equal_one_process(script: Callable[..., Any]) -> None:
     flags = (*SHORT, "--encoder-dropout", 0, "--pooler", "mean", "--precision", "fp32")
     alone = script(PRETRAIN, *flags, run_dir="alone")

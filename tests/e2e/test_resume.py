@@ -164,7 +164,7 @@ SETTINGS = {
     ],
     NLI: [
         "--objective softmax --nli-pairs PAIRS --pooler mean --chunk 7",
-        "--objective cross --nli-pairs PAIRS --pooler mean",
+        "--objective cross --nli-pairs PAIRS --pooler mean --keep last",
     ],
     CONSERT: [
         "--objective joint --nli-pairs PAIRS --views feature-cutoff:0.2,adversarial --pooler mean --lr-schedule cosine",

@@ -33,6 +33,7 @@ def finished_run(
     model = MultitaskModel(BertModel.from_pretrained(tiny), registry.build(tasks, pairs), 0.3)
     settings = {"tasks": tasks, "pairs": pairs, "max_length": 24, "precision": "auto"}
     config, tokenizer = BertConfig.read(tiny), Tokenizer.load(tiny)
+    (run / "checkpoints").mkdir(parents=True)
     for step, shift in ((4, 0.0), (8, 0.5)):
         with torch.no_grad():
             for parameter in model.parameters():

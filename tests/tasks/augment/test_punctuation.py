@@ -30,7 +30,7 @@ def without(text: str, found: list[Change]) -> str:
 
 
 @given(texts, st.integers(1, 7), st.sampled_from(sorted(MARKS)), st.integers(0, 2**40), st.integers(0, 9))
-def test_without_its_marks_it_is_the_original(text: str, most: int, marks: str, key: int, epoch: int) -> None:
+def test_without_marks_it_is_the_original(text: str, most: int, marks: str, key: int, epoch: int) -> None:
     counter = {"seed": 3, "epoch": epoch, "key": key, "most": most, "marks": marks}
     found, changed = insertions(text, **counter), insert(text, **counter)
     assert 1 <= len(found) <= most and len(changed) == len(text) + len(found)
@@ -43,7 +43,7 @@ SEPARATE = BertNormalizer(clean_text=False, handle_chinese_chars=True, strip_acc
 
 
 @given(texts)
-def test_places_are_after_words_and_after_every_chinese_character(text: str) -> None:
+def test_marks_follow_words_and_chinese_characters(text: str) -> None:
     apart = SEPARATE.normalize_str(text).split()
     ends = insertion_points(text)
     if not apart:
@@ -54,28 +54,28 @@ def test_places_are_after_words_and_after_every_chinese_character(text: str) -> 
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 5])
-def test_the_number_of_marks_is_uniform(most: int) -> None:
+def test_number_of_marks_is_uniform(most: int) -> None:
     counts = Counter(len(insertions(ENGLISH, seed=1, epoch=0, key=key, most=most)) for key in range(3000))
     assert set(counts) == set(range(1, most + 1))
     assert most == 1 or chisquare([counts[i + 1] for i in range(most)]).pvalue > 1e-3
 
 
 @pytest.mark.parametrize(("text", "marks"), [(ENGLISH, "english"), (CHINESE, "chinese"), (ENGLISH, "extra")])
-def test_every_place_and_every_mark_is_equally_likely(text: str, marks: str) -> None:
+def test_offsets_and_marks_are_uniform(text: str, marks: str) -> None:
     found = [one for key in range(2000) for one in insertions(text, seed=4, epoch=1, key=key, most=3, marks=marks)]
     pairs = Counter((one.start, one.new) for one in found)
     assert set(pairs) == {(place, mark) for place in insertion_points(text) for mark in MARKS[marks]}
     assert chisquare(list(pairs.values())).pvalue > 1e-3
 
 
-def test_the_same_counter_draws_the_same_and_every_part_of_it_counts() -> None:
+def test_marks_depend_on_counters_alone() -> None:
     first = insert(ENGLISH, **COUNTER, most=7)
     assert insert(ENGLISH, **COUNTER, most=7) == first
     others = [{**COUNTER, name: value} for name, value in (("seed", 8), ("epoch", 3), ("key", 6))]
     assert first not in {insert(ENGLISH, **other, most=7) for other in others}
 
 
-def test_the_sets_are_the_papers() -> None:
+def test_sets_are_the_papers() -> None:
     assert set(MARKS["english"]) == {".", ",", "!", "?", ";", ":"}
     assert set(MARKS["extra"]) == {".", ",", "!", "?", ";", ":", "[", "]", "~", "|"}
     assert set(MARKS["english"]) - set(MARKS["without-exclamation"]) == {"!", "?"}

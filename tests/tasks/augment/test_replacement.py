@@ -53,28 +53,26 @@ def rewritten(tagged: Tagged, method: int, p: float, seed: int = 0) -> list[str]
 
 
 @pytest.mark.parametrize(("method", "p", "replaceable"), [(1, 0.3, 6), (2, 0.3, 4), (1, 0.8, 6), (2, 0.05, 4)])
-def test_methods_1_and_2_replace_each_word_with_probability_p(
-    tagged: Tagged, method: int, p: float, replaceable: int
-) -> None:
+def test_words_are_replaced_with_probability(tagged: Tagged, method: int, p: float, replaceable: int) -> None:
     count = sum(len(changed_words(TEXT, text)) for text in rewritten(tagged, method, p, seed=11))
     low, high = stats.binom.interval(0.9999, replaceable * COPIES, p)
     assert low <= count <= high
 
 
-def test_every_synonym_comes_equally_often(tagged: Tagged) -> None:
+def test_synonyms_are_equally_likely(tagged: Tagged) -> None:
     found = [dict(changed_words(TEXT, text))["big"] for text in rewritten(tagged, 2, 1, seed=5)]
     counts = [found.count(word) for word in OTHERS["big"]]
     assert sum(counts) == COPIES
     assert stats.chisquare(counts).pvalue > 1e-4
 
 
-def test_a_row_is_augmented_alike_wherever_it_stands(words: WordNet) -> None:
+def test_other_rows_change_nothing(words: WordNet) -> None:
     one = replace_words(tag([TEXT], words), 0, TEXT, p=0.5, seed=9, row="x", column=1)
     among = tag(["A quick hour .", "No word here .", TEXT], words)
     assert one == replace_words(among, 2, TEXT, p=0.5, seed=9, row="x", column=1)
 
 
-def test_seeds_rows_and_columns_draw_apart(tagged: Tagged) -> None:
+def test_seeds_rows_and_columns_differ(tagged: Tagged) -> None:
     assert rewritten(tagged, 1, 0.5, 1) == rewritten(tagged, 1, 0.5, 1) != rewritten(tagged, 1, 0.5, 2)
     assert len(set(rewritten(tagged, 1, 0.5))) > 50
     columns = [[replace_words(tagged, n, TEXT, p=0.5, seed=0, row=str(n), column=c) for n in range(9)] for c in (0, 1)]
@@ -90,7 +88,7 @@ def test_seeds_rows_and_columns_draw_apart(tagged: Tagged) -> None:
         ("such an old, old-fashioned 'car'...", "such an former, old-fashioned 'car'..."),
     ],
 )
-def test_case_punctuation_spacing_and_articles_are_kept(
+def test_case_and_punctuation_are_kept(
     write_wordnet: Callable[..., Path], tmp_path: Path, before: str, after: str
 ) -> None:
     words = WordNet(write_wordnet(tmp_path, ("a", {"old": 1, "former": 1})))

@@ -14,15 +14,15 @@ import pytest
 from minbert import UserError
 from minbert.tokenizer import Tokenizer
 from minbert.train.plan import PlannedBatch
-from tasks.augment import synonym_augmentation
-from tasks.contrastive.settings import ContrastiveSettings
+from minbert.train.settings import TrainingSettings
+from tasks.augment.synonyms import SynonymSettings, synonym_augmentation
 from tasks.examples import Examples, unchanged
 from tasks.sampling import plan as sampling_plan
 
 Make = Callable[..., Any]
 OTHERS = {"happy": ["glad", "cheerful"], "sad": ["gloomy"], "old": ["aged"], "cat": ["feline"], "chase": ["pursue"]}
 ADJECTIVES = ("happy", "sad", "old")
-BACK = {new: old for old, found in OTHERS.items() for new in found}
+BACK = {new: old for old, synonyms in OTHERS.items() for new in synonyms}
 TEXTS = ["the happy cat and the sad bird", "an old dog", "the mat", "the sad old cat is happy", "dogs chase a cat"]
 ROWS = [tuple(TEXTS[(row + column) % len(TEXTS)] for column in range(3)) for row in range(len(TEXTS))]
 
@@ -43,20 +43,19 @@ def _small_wordnet(
     write_wordnet: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = dict.fromkeys(ADJECTIVES, "a") | {"cat": "n", "chase": "v"}
-    synsets = [(parts[word], dict.fromkeys((word, *found), 1)) for word, found in OTHERS.items()]
+    synsets = [(parts[word], dict.fromkeys((word, *synonyms), 1)) for word, synonyms in OTHERS.items()]
     monkeypatch.setenv("NLTK_DATA", str(write_wordnet(tmp_path_factory.mktemp("nltk"), *synsets)))
 
 
-def augment_as(how: ContrastiveSettings, sets: Any, tokenizer: Tokenizer, run: Path) -> Any:
-    return synonym_augmentation(how.synonyms, how.training, sets, tokenizer, data="", run=run)
-
-
 @pytest.fixture
-def made(tokenizer: Tokenizer, tmp_path: Path) -> Make:
-    """A function of (settings, sets) that gives the augmentation; it writes into this test's folder."""
+def augmentation(tokenizer: Tokenizer, tmp_path: Path) -> Make:
+    """A function that makes the augmentation of sets by a method; it writes into this test's folder."""
 
-    def make(how: ContrastiveSettings, sets: Any) -> Any:
-        return augment_as(how, sets if isinstance(sets, dict) else {"nli": sets}, tokenizer, tmp_path)
+    def make(method: str, sets: Any, p: float = 1.0, *, seed: int = 11711, epochs: int = 10, grow: bool = False) -> Any:
+        settings = SynonymSettings(synonyms=method, synonyms_p=p, synonyms_grow=grow)  # type: ignore[arg-type]
+        training = TrainingSettings(seed=seed, epochs=epochs)
+        sets = sets if isinstance(sets, dict) else {"nli": sets}
+        return synonym_augmentation(settings, training, sets, tokenizer, data="", run=tmp_path)
 
     return make
 
@@ -69,15 +68,11 @@ def texts_of(tokenizer: Tokenizer) -> Make:
         possible |= {text.replace(word, new) for text in possible for new in others}
     known = {tuple(tokenizer.encode([text])[0]): text for text in possible}
 
-    def found(examples: Examples, rows: list[int]) -> dict[tuple[int, int], str]:
-        places = [(row, column) for row in rows for column in range(examples.cache.num_texts)]
-        return {place: known[tuple(examples.ids(*place))] for place in places}
+    def texts(examples: Examples, rows: list[int]) -> dict[tuple[int, int], str]:
+        keys = [(row, column) for row in rows for column in range(examples.cache.num_texts)]
+        return {key: known[tuple(examples.ids(*key))] for key in keys}
 
-    return found
-
-
-def settings(method: str, p: float = 1.0, **more: Any) -> ContrastiveSettings:
-    return ContrastiveSettings.of(synonyms=method, synonyms_p=p, lr=1e-3, **more)
+    return texts
 
 
 def step(number: int, rows: list[int], epoch: int = 0, task: str = "nli") -> PlannedBatch:
@@ -90,43 +85,41 @@ def plain(text: str) -> str:
     return " ".join(BACK.get(word, word) for word in text.split())
 
 
-def replaced(before: str, after: str) -> list[int]:
-    """Places of the changed words."""
-    return [place for place, (old, new) in enumerate(zip(before.split(), after.split(), strict=True)) if old != new]
+def changed_words(before: str, after: str) -> list[int]:
+    """Indices of the changed words."""
+    return [index for index, (old, new) in enumerate(zip(before.split(), after.split(), strict=True)) if old != new]
 
 
-def test_no_synonyms_is_no_change_and_needs_no_wordnet(
-    opened: Make, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_no_synonyms_need_no_wordnet(
+    opened: Make, augmentation: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NLTK_DATA", "")
     monkeypatch.setenv("DATA_DIR", str(tmp_path / "nowhere"))
     examples = opened(3)
-    augment = augment_as(settings("none"), {"nli": examples}, tokenizer, tmp_path)
+    augment = augmentation("none", examples)
     assert augment is unchanged and augment(examples, step(0, [0, 1])) is examples
     with pytest.raises(UserError, match="WordNet and NLTK's tagger are not in"):
-        augment_as(settings("2"), {"nli": examples}, tokenizer, tmp_path)
+        augmentation("2", examples)
 
 
 @pytest.mark.parametrize("columns", [1, 2, 3])
-def test_method_3_changes_one_adjective_of_a_text_the_first_or_the_last_by_turns(
-    opened: Make, made: Make, texts_of: Make, columns: int
-) -> None:
+def test_method_3_changes_one_adjective(opened: Make, augmentation: Make, texts_of: Make, columns: int) -> None:
     examples = opened(columns)
-    augment = made(settings("3"), examples)
+    augment = augmentation("3", examples)
     for number in range(6):
         rows = [3, 0, 4]
         for (row, column), after in texts_of(augment(examples, step(number, rows)), rows).items():
             before = ROWS[row][column]
-            places = [place for place, word in enumerate(before.split()) if word in ADJECTIVES]
-            assert replaced(before, after) == ([places[0] if number % 2 == 0 else places[-1]] if places else [])
+            indices = [index for index, word in enumerate(before.split()) if word in ADJECTIVES]
+            assert changed_words(before, after) == ([indices[0] if number % 2 == 0 else indices[-1]] if indices else [])
             assert plain(after) == before, "nothing else changes"
 
 
-def test_method_3_augments_whole_batches_with_probability_p(opened: Make, made: Make) -> None:
+def test_method_3_augments_whole_batches(opened: Make, augmentation: Make) -> None:
     examples = opened(3)
-    augment, chosen = made(settings("3", 0.25), examples), 0
-    places = {(row, column) for row in (0, 3) for column in range(3)}
-    having = {place for place in places if set(ADJECTIVES) & set(ROWS[place[0]][place[1]].split())}
+    augment, chosen = augmentation("3", examples, 0.25), 0
+    indices = {(row, column) for row in (0, 3) for column in range(3)}
+    having = {index for index in indices if set(ADJECTIVES) & set(ROWS[index[0]][index[1]].split())}
     for number in range(400):
         changed = set(augment(examples, step(number, [0, 3])).changes)
         assert changed in (set(), having), "all texts of a batch, or none"
@@ -134,19 +127,19 @@ def test_method_3_augments_whole_batches_with_probability_p(opened: Make, made: 
     assert 70 <= chosen <= 130, "within 3.5 standard deviations of 100"
 
 
-def test_method_3_is_a_function_of_seed_step_and_row(opened: Make, made: Make) -> None:
+def test_method_3_depends_on_counters_alone(opened: Make, augmentation: Make) -> None:
     """So a resumed run, which begins in the midst and has other batches behind it, goes on with the same texts."""
     examples = opened(3, times=4)
 
     def augmented(numbers: list[int], rows: list[int], **more: Any) -> dict[int, dict[tuple[int, int], list[int]]]:
-        augment = made(settings("3", 0.5, **more), examples)
+        augment = augmentation("3", examples, 0.5, **more)
         return {number: dict(augment(examples, step(number, rows)).changes) for number in numbers}
 
     whole = augmented(list(range(20)), [0, 1, 2, 3, 4, 9])
     assert any(whole.values())
     assert augmented([17, 11, 3], [0, 1, 2, 3, 4, 9]) == {number: whole[number] for number in (17, 11, 3)}
     alone = augmented([11, 12, 13, 14], [9])
-    assert alone == {n: {place: ids for place, ids in whole[n].items() if place[0] == 9} for n in (11, 12, 13, 14)}
+    assert alone == {n: {index: ids for index, ids in whole[n].items() if index[0] == 9} for n in (11, 12, 13, 14)}
     assert augmented(list(range(20)), [0, 1, 2, 3, 4, 9], seed=1) != whole
 
 
@@ -157,11 +150,11 @@ def written(path: Path) -> dict[tuple[str, int], tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("method", "words"), [("1", set(OTHERS)), ("2", set(OTHERS) - {"chase"})])
-def test_methods_1_and_2_train_on_exactly_what_they_have_written(
-    opened: Make, made: Make, texts_of: Make, tmp_path: Path, method: str, words: set[str]
+def test_methods_1_and_2_write_texts(
+    opened: Make, augmentation: Make, texts_of: Make, tmp_path: Path, method: str, words: set[str]
 ) -> None:
     examples = opened(2, times=8)
-    augment = made(settings(method, 0.5), {"quora": examples})
+    augment = augmentation(method, {"quora": examples}, 0.5)
     rows = list(range(len(examples)))
     first = texts_of(augment(examples, step(0, rows, 0, "quora")), rows)
     later = augment(examples, step(33, [2], 7, "quora"))
@@ -172,47 +165,48 @@ def test_methods_1_and_2_train_on_exactly_what_they_have_written(
     for (row, column), after in first.items():
         before = ROWS[row % len(ROWS)][column]
         assert table[f"id-{row}", column] == (before, after) and plain(after) == before
-        changed |= {before.split()[place] for place in replaced(before, after)}
+        changed |= {before.split()[index] for index in changed_words(before, after)}
     assert changed == {word for word in words if any(word in text.split() for row in ROWS for text in row[:2])}
     assert later.labels.tolist() == examples.labels.tolist()
 
 
 @pytest.mark.parametrize("method", ["1", "2"])
-def test_growing_keeps_earlier_changes_and_adds_to_them(
-    opened: Make, made: Make, texts_of: Make, tmp_path: Path, method: str
+def test_growing_keeps_earlier_changes(
+    opened: Make, augmentation: Make, texts_of: Make, tmp_path: Path, method: str
 ) -> None:
     examples, epochs = opened(2, times=6), 4
     rows = list(range(len(examples)))
-    how = settings(method, 0.9, epochs=epochs, synonyms_grow=True)
-    augment, counts, before = made(how, examples), [], dict[tuple[int, int], str]()
+    augment = augmentation(method, examples, 0.9, epochs=epochs, grow=True)
+    counts = []
+    before: dict[tuple[int, int], str] = {}
     for epoch in range(epochs):
         now = texts_of(augment(examples, step(epoch, rows, epoch)), rows)
         for (row, column), text in before.items():
             words = (one.split() for one in (ROWS[row % 5][column], text, now[row, column]))
             for old, was, new in zip(*words, strict=True):
                 assert new == was or was == old, "a word that was replaced stays replaced by the same"
-        counts.append(sum(len(replaced(ROWS[row % 5][column], text)) for (row, column), text in now.items()))
+        counts.append(sum(len(changed_words(ROWS[row % 5][column], text)) for (row, column), text in now.items()))
         before = now
         table = written(tmp_path / f"synonyms/nli-epoch-{epoch + 1}.tsv")
         assert {after for _, after in table.values()} == set(now.values())
     assert counts == sorted(counts) and 0 < counts[0] < counts[-1]
-    again = texts_of(made(how, examples)(examples, step(9, rows, 3)), rows)
-    assert again == before, "a run that is resumed in the last epoch"
+    resumed = augmentation(method, examples, 0.9, epochs=epochs, grow=True)
+    assert texts_of(resumed(examples, step(9, rows, 3)), rows) == before, "a run that is resumed in the last epoch"
 
 
 @pytest.mark.parametrize("sampling", ["round-robin", "sequential"])
 @pytest.mark.parametrize("method", ["1", "3"])
-def test_growing_goes_with_every_sampling_and_ends_at_the_most(
-    opened: Make, made: Make, texts_of: Make, sampling: str, method: str
+def test_growing_works_with_every_sampling(
+    opened: Make, augmentation: Make, texts_of: Make, sampling: str, method: str
 ) -> None:
     """Sequential plans count the epochs of all tasks on; each task has its own first and last."""
     sets = {"sst": opened(1), "quora": opened(1, times=2)}
-    augment = made(settings(method, epochs=3, synonyms_grow=True), sets)
+    augment = augmentation(method, sets, epochs=3, grow=True)
     plan = sampling_plan(sampling, {name: len(one) for name, one in sets.items()}, epochs=3, batch_size=20, seed=2)
     counts: dict[str, list[int]] = {name: [] for name in sets}
     for number in range(plan.total):
         batch = plan.at(number)
         examples = augment(sets[batch.task], batch)
-        counts[batch.task].append(len(replaced(TEXTS[3], texts_of(examples, [3])[3, 0])))
-    for found in counts.values():
-        assert found == sorted(found) and found[-1] == (4 if method == "1" else 3)
+        counts[batch.task].append(len(changed_words(TEXTS[3], texts_of(examples, [3])[3, 0])))
+    for changes in counts.values():
+        assert changes == sorted(changes) and changes[-1] == (4 if method == "1" else 3)

@@ -37,13 +37,17 @@ def test_averages_and_differences(tiny: Path) -> None:
     scores = []
     for named, value in ((first, 0.5), (other, np.nan)):
         scores.append(Score(named, "spearman", "x", value, samples))
-        scores.append(Score(named, "spearman", "y", 0.7, 3 * samples))
+        scores.append(Score(named, "spearman", "y", 0.7 if named is first else 0.4, 3 * samples))
     means = common.averages(scores, "spearman")
     assert means[0].set == "avg." and means[0].value == pytest.approx(0.6)
     assert np.array_equal(means[0].samples, 2 * samples)
     assert np.isnan(means[1].value)
     rows = common.as_json(common.differences([*scores, *means], [first, other], "spearman"))
-    assert [(row["set"], row["difference"]) for row in rows] == [("x", None), ("y", 0), ("avg.", None)]
+    assert [(row["set"], row["difference"]) for row in rows] == [
+        ("x", None),
+        ("y", pytest.approx(-0.3)),
+        ("avg.", None),
+    ]
     row = common.as_json(common.frame_of(means))[0]
     assert (row["low"], row["high"]) == tuple(np.percentile(2 * samples, (2.5, 97.5)))
 

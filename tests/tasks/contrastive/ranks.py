@@ -27,7 +27,7 @@ from pretrain_cbcl import LossSettings, TripletTrainStep
 from tasks.augment.punctuation import Punctuation
 from tasks.contrastive import consert, nli, simcse
 from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep
-from tasks.examples import Examples, Pair, unchanged
+from tasks.examples import Examples, unchanged
 from tests.tasks.contrastive.conftest import ANCHORS, NEGATIVES, POSITIVES
 
 
@@ -79,7 +79,7 @@ def write(folder: str, rows: int, out: Path) -> None:
         source = out.with_name(f"{out.name}-{columns}-{distributed.rank()}")
         source.write_text(str(columns))
         cache = token_cache.load(source, lines, "rows", tokenizer)
-        examples = (Pair if columns == 2 else Examples)(cache, tokenizer.cls, tokenizer.sep, 32)
+        examples = Examples(cache, tokenizer.cls, tokenizer.sep, 32)
         model = ContrastiveModel(
             BertModel.from_pretrained(folder),
             variant.pooler,

@@ -18,7 +18,8 @@ from minbert import UserError
 from minbert.train.settings import names_in
 from minbert.train.start import InitialEncoder
 from tasks.contrastive.consert import ConsertSettings
-from tasks.contrastive.corpora import Data, find_texts, gather_texts, read_texts, sample, with_dev_pairs
+from tasks.contrastive.corpora import find_texts, gather_texts, read_texts, sample
+from tasks.contrastive.data import Data, with_dev_pairs
 from tasks.readers.senteval import STS
 from tests.tasks.contrastive.conftest import texts_of, write
 

@@ -17,7 +17,7 @@ from transformers import BertTokenizer
 from minbert import UserError
 from minbert.bert import BertModel
 from minbert.train.start import InitialEncoder
-from tasks.contrastive.corpora import TrainingRows
+from tasks.contrastive.data import TrainingRows
 from tasks.contrastive.nli import (
     CrossTrainStep,
     FileSettings,
@@ -28,7 +28,7 @@ from tasks.contrastive.nli import (
     read_pairs,
 )
 from tasks.contrastive.step import ContrastiveModel
-from tasks.examples import Examples, Pair
+from tasks.examples import Examples
 from tests.tasks.contrastive.conftest import (
     ANCHORS,
     LABELS,
@@ -71,7 +71,7 @@ def test_cross_equals_transformers(bert: BertModel, tiny: Path, examples_of: Cal
     if phrases:
         rows[0] = ANCHORS[0], "", 3
         rows[3] = ANCHORS[3], "", 4
-    examples = examples_of([row[:2] for row in rows], [row[2] for row in rows], kind=Pair)
+    examples = examples_of([row[:2] for row in rows], [row[2] for row in rows])
     model = ContrastiveModel(bert, "mean", seed=9, classifier=(1, 5 if phrases else 3)).eval()
     metrics, gradients = run_step(CrossTrainStep(examples), model, ROWS)
     assert gradients["classifier.weight"].isfinite().all()

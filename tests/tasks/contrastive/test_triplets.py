@@ -17,7 +17,7 @@ from minbert import UserError
 from minbert.token_cache import Issue, Row
 from minbert.train.start import InitialEncoder
 from tasks.contrastive import triplets
-from tasks.contrastive.corpora import TrainingRows
+from tasks.contrastive.data import TrainingRows
 from tasks.contrastive.triplets import checked, find_triplets, fold, from_pairs
 from tests.tasks.contrastive.conftest import texts_of, write_pairs
 

@@ -1,0 +1,125 @@
+"""Guards: the plain commands are the papers' pipeline: CBCL with synonyms, then fine-tuning from its encoder.
+
+python -m pytest --import-mode=importlib tests/e2e/test_pretrain_cbcl.py
+"""
+
+import json
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from scipy.stats import spearmanr
+from transformers import BertModel
+
+import minbert
+from minbert.files import sha256_of
+from tasks import record
+from tests.e2e.conftest import SAMPLE, script_of
+
+Script = Callable[..., Any]
+MULTITASK, PRETRAIN = "multitask_train.py", "pretrain_cbcl.py"
+SHORT = ("--tasks", "sst", "--limit", 16, "--limit-eval", 8, "--max-steps", 1)
+
+
+@pytest.fixture
+def no_wordnet(tmp_path: Path) -> Path:
+    """The data that stage one reads, without WordNet."""
+    for name in ("nli/nli-triplets.csv", "course/sts-dev.csv"):
+        (tmp_path / "data" / name).parent.mkdir(parents=True)
+        shutil.copy(SAMPLE / name, tmp_path / "data" / name)
+    return tmp_path / "data"
+
+
+def test_plain_command_needs_wordnet(script: Script, no_wordnet: Path) -> None:
+    refused = script(PRETRAIN, "--data", no_wordnet, data=False, NLTK_DATA="")
+    assert refused.code == 2 and len(refused.errors) == 1
+    assert "python data/get_data.py wordnet" in refused.errors[0] and "--synonyms none" in refused.errors[0]
+    assert not refused.folder.exists()
+    flags = ("--synonyms", "none", "--limit", 20, "--max-steps", 1)
+    run = script(PRETRAIN, "--data", no_wordnet, *flags, data=False, NLTK_DATA="")
+    assert run.code == 0, run.err
+    assert run.manifest()["preset"] == "cbcl-synonyms"
+
+
+def cosines_of(encoder: minbert.Encoder, pairs: list[tuple[str, ...]]) -> np.ndarray:
+    first = encoder.encode([pair[0] for pair in pairs]).astype(np.float64)
+    second = encoder.encode([pair[1] for pair in pairs]).astype(np.float64)
+    return (first * second).sum(1) / np.linalg.norm(first, axis=1) / np.linalg.norm(second, axis=1)
+
+
+def test_stage_one_feeds_stage_two(script: Script, tiny: Path, tmp_path: Path) -> None:
+    """By the command that stage one names at its end; stage two reads the vector that stage one has trained."""
+    data = tmp_path / "my data"
+    data.symlink_to(SAMPLE)
+    flags = ("--epochs", 2, "--lr", 1e-3, "--pooler", "mean", "--data", data)
+    first = script(PRETRAIN, *flags, run_dir="a", data=False, report=True, NLTK_DATA="")
+    assert first.code == 0, first.err
+    assert first.manifest()["preset"] == "cbcl-synonyms"
+    assert first.manifest()["all_settings"]["synonyms"] == "3"
+    groups = first.manifest()["curriculum"]
+    assert sum(groups[name] for name in ("easy", "semi-hard", "hard")) == 120
+    assert (first.folder / "report.html").is_file()
+
+    # the encoder opens in transformers, and its scores are those of the run
+    BertModel.from_pretrained(first.folder / "encoder")
+    trained = load_file(first.folder / "encoder" / "model.safetensors")
+    layer = "encoder.layer.0.output.dense.weight"
+    assert not torch.equal(trained[layer], load_file(tiny / "model.safetensors")[layer])
+    encoder = minbert.Encoder.load(first.folder / "encoder", precision="fp32")
+    encoder.max_length = 24
+    rows = record.read_rows(first.folder / "dev" / "sts.jsonl")
+    np.testing.assert_allclose(rows.predicted, cosines_of(encoder, rows.texts), atol=1e-5)
+    rho = spearmanr(rows.predicted, rows.gold).statistic
+    scores = json.loads((first.folder / "scores.json").read_text())
+    assert scores["step"] > 0 and scores["sts_dev_spearman"]["after"] == pytest.approx(rho, abs=1e-6)
+
+    words = shlex.split(first.out.splitlines()[-1].partition("next: python ")[2])
+    assert words == [MULTITASK, "--encoder", str(first.folder / "encoder"), "--data", str(data)]
+    more = ("--fine-tune-mode", "last-linear-layer", *SHORT)
+    second = script(MULTITASK, *words[1:], *more, run_dir="b", weights=False, data=False)
+    assert second.code == 0, second.err
+    assert second.manifest()["all_settings"]["pooler"] == encoder.pooler == "mean"
+    kept = load_file(second.folder / "encoder" / "model.safetensors")
+    assert all(torch.equal(kept[name], trained[name]) for name in kept), "frozen: stage one's weights to the bit"
+
+
+def test_stage_two_starts_from_stage_one(script: Script, tiny: Path, tmp_path: Path) -> None:
+    stage_one = tmp_path / "runs/cbcl/encoder"
+    shutil.copytree(tiny, stage_one)
+    with_weights = script(MULTITASK, *SHORT, run_dir="weights")
+    assert with_weights.code == 0, with_weights.err
+    assert with_weights.out.splitlines()[0].startswith(f"starting from {tiny} (--weights); ")
+    plain = script(MULTITASK, *SHORT, run_dir="plain", weights=False)
+    assert plain.code == 0, plain.err
+    assert plain.out.splitlines()[0].startswith("starting from runs/cbcl/encoder (--encoder); ")
+    assert plain.manifest()["weights"]["sha256"] == sha256_of(stage_one / "model.safetensors")
+    empty = script(MULTITASK, *SHORT, "--encoder", "", run_dir="empty", weights=False)
+    assert empty.code == 2 and "--weights bert-base-uncased" in empty.errors[0], empty.err
+
+
+def test_cross_encoder_feeds_joint_pairs(
+    script: Script, tiny: Path, tiny_copy: Callable[..., Path], corpora: Path
+) -> None:
+    """Beside another sentence encoder, which stage one's last line names, and which is not trained."""
+    flags = ("--preset", "cross-encoder", "--nli-pairs", corpora / "pairs.tsv", "--lr", 1e-3, "--pooler", "mean")
+    first = script(script_of("-m tasks.contrastive.nli"), *flags, run_dir="first")
+    assert first.code == 0, first.err
+    assert "a guess has a loss of 1.099" in first.out
+    assert f"--sentence-encoder {tiny}" in first.out.splitlines()[-1]
+
+    copy = tiny_copy()
+    flags = ("--encoder", first.folder, "--pairs", "joint", "--sentence-encoder", copy, "--tasks", "sts")
+    second = script(MULTITASK, *flags, "--max-steps", 3, run_dir="second", weights=False)
+    assert second.code == 0, second.err
+    assert second.manifest()["settings"]["pooler"] == minbert.Encoder.load(second.folder / "encoder").pooler == "mean"
+
+    # other weights under the same name
+    (copy / "model.safetensors").write_bytes((first.folder / "encoder" / "model.safetensors").read_bytes())
+    again = script(MULTITASK, *flags, "--max-steps", 3, "--resume", run_dir="second", weights=False)
+    assert again.code == 2 and "data sentence encoder (" in again.err

@@ -1,0 +1,87 @@
+"""Guards: presets of stage one belong to one command each; older flags still work; flags that exclude each other.
+
+python -m pytest --import-mode=importlib tests/tasks/contrastive/test_settings.py
+"""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minbert import UserError
+from minbert.train.settings import Settings, parse
+from pretrain_cbcl import PretrainSettings, find_data
+from tasks.contrastive.consert import ConsertSettings
+from tasks.contrastive.nli import NliSettings
+from tasks.contrastive.simcse import SimcseSettings
+from tasks.presets import PRESETS
+
+PRETRAIN = "pretrain_cbcl.py"
+CONSERT = "-m tasks.contrastive.consert"
+SIMCSE = "-m tasks.contrastive.simcse"
+NLI = "-m tasks.contrastive.nli"
+COMMANDS: dict[str, tuple[type[Settings], str]] = {
+    PRETRAIN: (PretrainSettings, "cbcl-synonyms"),
+    CONSERT: (ConsertSettings, "consert"),
+    SIMCSE: (SimcseSettings, "simcse"),
+    NLI: (NliSettings, "sbert-nli"),
+}
+STAGE_ONE = [(command, preset) for command in COMMANDS for preset in PRESETS[command]]
+
+
+def settings_of(command: str, *words: str) -> Any:
+    kind, default = COMMANDS[command]
+    return parse(kind, PRESETS, words, program=command, description="", default=default).settings
+
+
+@pytest.mark.parametrize(("command", "preset"), STAGE_ONE)
+def test_preset_belongs_to_one_command(command: str, preset: str) -> None:
+    flat = settings_of(command, "--preset", preset).flat()
+    assert PRESETS[command][preset].values.items() <= flat.items()
+    for other in COMMANDS.keys() - {command}:
+        with pytest.raises(UserError, match=f"--preset {preset}: .*: python {command} --preset {preset}$"):
+            settings_of(other, "--preset", preset)
+
+
+def test_older_curriculum_flags_work() -> None:
+    older = ["--power", "2", "--technique", "entailment", "--pacing", "step", "--within", "sorted"]
+    newer = ["--pacing-exponent", "2", "--difficulty", "entailment", "--pace-by", "step", "--order-within", "sorted"]
+    curriculum = settings_of(PRETRAIN, *older).curriculum
+    assert curriculum == settings_of(PRETRAIN, *newer).curriculum
+    assert (curriculum.pacing_exponent, curriculum.difficulty) == (2, "entailment")
+    assert (curriculum.pace_by, curriculum.order_within) == ("step", "sorted")
+
+
+def test_paths_may_begin_with_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell expands `~` neither after `=` nor in a TOML file."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    sample = Path(__file__).parents[3] / "data" / "sample"
+    for name in ("nli/nli-triplets.csv", "course/sts-dev.csv"):
+        shutil.copy(sample / name, tmp_path)
+    files = find_data(settings_of(PRETRAIN, "--triplets=~/nli-triplets.csv", "--sts-dev=~/sts-dev.csv"))
+    assert files.paths == [tmp_path / "nli-triplets.csv"]
+
+
+BAD = [
+    (PRETRAIN, "--batch-size 1", "--batch-size 1: .*in-batch"),
+    (PRETRAIN, "--projection kept --pooler mean", "--projection kept .*--pooler cls"),
+    (PRETRAIN, "--temperature 0", "--temperature 0.0: must be at least"),
+    (PRETRAIN, "--objective softmax", "--objective.*softmax"),
+    (PRETRAIN, "--margin -1", "--margin -1.0"),
+    (PRETRAIN, "--phrases sst", "--phrases: no such flag"),
+    (NLI, "--phrases sst", "--phrases needs --objective cross"),
+    (NLI, "--objective cross --keep best", "--objective cross .*--sts-dev.*--keep last"),
+    (SIMCSE, "--eda-weight 1 --marks-most 2 --synonyms 3", "--synonyms and --marks-most"),
+    (SIMCSE, "--eda-weight 0.6", "--eda-weight and --marks-most"),
+    (CONSERT, "--views shuffle", "--views 'shuffle': two views"),
+    (CONSERT, "--views Adversarial,none", "adversarial.*--objective joint"),
+    (CONSERT, "--batch-size 1", "--batch-size 1: .*in-batch"),
+]
+
+
+@pytest.mark.parametrize(("command", "words", "message"), BAD)
+def test_mistake_names_the_flag(command: str, words: str, message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        settings_of(command, *words.split())
+    assert "\n" not in str(caught.value)

