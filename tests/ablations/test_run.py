@@ -76,24 +76,6 @@ def test_other_settings_are_refused(study: list[str]) -> None:
         run(*study, "--set", "limit=50", "--dry-run")
 
 
-def test_records_of_other_versions_are_accepted(study: list[str]) -> None:
-    path = folder_of(study) / "0.1" / "seed-1" / "manifest.json"
-    text = path.read_text()
-    manifest = json.loads(text)
-    # the name of a flag before it was renamed
-    manifest["all_settings"]["technique"] = manifest["all_settings"].pop("difficulty")
-    path.write_text(json.dumps(manifest))
-    try:
-        assert run(*study, "--dry-run") == 0
-    finally:
-        path.write_text(text)
-
-
-def test_threads_of_the_user_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert script.Runner(jobs=2).threads == "3"
-
-
 def test_missing_data_fails_once(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--data"):
         run("sample", "--data", str(tmp_path), "--runs", str(tmp_path))

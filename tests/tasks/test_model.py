@@ -78,13 +78,13 @@ def pooled(model: MultitaskModel, rows: list[list[int]], types: list[list[int]] 
     """transformers' pooler output, or the mean of its last hidden states, of each row alone, unpadded."""
     outputs = theirs(model.encoder, rows, types)
     if model.vectors.pooler == "mean":
-        return torch.cat([one.last_hidden_state.mean(1) for one in outputs])
-    return torch.cat([one.pooler_output for one in outputs])
+        return torch.cat([output.last_hidden_state.mean(1) for output in outputs])
+    return torch.cat([output.pooler_output for output in outputs])
 
 
 def compared(encoder: BertModel, first: list[list[int]], second: list[list[int]]) -> Tensor:
     """[|u - v|; u * v; 5 cos(u, v)] of transformers' mean vectors, scaled to length sqrt(D)."""
-    means = ([one.last_hidden_state[0].mean(0) for one in theirs(encoder, side)] for side in (first, second))
+    means = ([output.last_hidden_state[0].mean(0) for output in theirs(encoder, side)] for side in (first, second))
     u, v = (math.sqrt(x.shape[1]) * x / x.norm(dim=1, keepdim=True) for x in map(torch.stack, means))
     return torch.cat([(u - v).abs(), u * v, 5 * torch.cosine_similarity(u, v)[:, None]], dim=1)
 
@@ -102,7 +102,7 @@ def test_predict_sentiment_is_encoder_and_head(make: Callable, pooler: str) -> N
 @torch.no_grad()
 @pytest.mark.parametrize("pooler", ["pooler", "mean"])
 @pytest.mark.parametrize("pairs", ["cross", "paper", "bi", "joint"])
-def test_predict_paraphrase_and_similarity_are_encoder_and_head(make: Callable, pairs: str, pooler: str) -> None:
+def test_predict_pairs_is_encoder_and_head(make: Callable, pairs: str, pooler: str) -> None:
     model = make(pairs, pooler=pooler)
     for parameter in model.encoder.parameters():  # as after training
         parameter.mul_(1.1)
@@ -128,7 +128,7 @@ def test_predict_paraphrase_and_similarity_are_encoder_and_head(make: Callable, 
     assert logit.shape == similarity.shape == (3,)
 
 
-def test_heads_drop_out_where_the_papers_do(make: Callable) -> None:
+def test_heads_drop_out_as_published(make: Callable) -> None:
     heads = make(dropout=0.4).heads
     for layers, kinds in ((heads["sst"].layers, "DLRLRL"), (heads["sts"].inner.layers, "DLRDLRL")):
         assert "".join(type(layer).__name__[0] for layer in layers) == kinds
@@ -136,7 +136,7 @@ def test_heads_drop_out_where_the_papers_do(make: Callable) -> None:
 
 
 @torch.no_grad()
-def test_a_prediction_is_independent_of_batch_mates(make: Callable, examples: dict) -> None:
+def test_batch_mates_change_no_prediction(make: Callable, examples: dict) -> None:
     model = make()
     for name, rows in examples.items():
         together = evaluate.outputs(model, model.tasks[name], rows, "fp32")
@@ -146,7 +146,7 @@ def test_a_prediction_is_independent_of_batch_mates(make: Callable, examples: di
             np.testing.assert_allclose(together[row], alone[0].numpy(), atol=1e-5, rtol=1e-4)
 
 
-def test_ranks_divide_the_batches_and_have_the_outputs_of_one(
+def test_ranks_share_batches_with_equal_outputs(
     make: Callable, examples: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, batches = make(), evaluate.batches_by_length
@@ -187,7 +187,7 @@ def test_losses_are_sums_of_torch_losses(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_a_step_has_the_gradients_of_the_mean_loss(make: Callable, examples: dict, name: str) -> None:
+def test_step_has_mean_loss_gradients(make: Callable, examples: dict, name: str) -> None:
     rows = np.array([3, 1, 4, 15, 9, 2, 6])
     model = make().train()
     for dropout in (layer for layer in model.modules() if hasattr(layer, "p")):
@@ -209,10 +209,10 @@ def _kl(a: torch.Tensor, b: torch.Tensor) -> float:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_r_drop_adds_the_divergence_of_two_passes(make: Callable, examples: dict, name: str) -> None:
+def test_r_drop_adds_divergence_of_passes(make: Callable, examples: dict, name: str) -> None:
     rows, seen = np.arange(8), []
     model = make(dropout=0.3).train()
-    model.heads[name].register_forward_hook(lambda _, given, out: seen.extend([given[0], out.detach()]))
+    model.heads[name].register_forward_hook(lambda _, inputs, out: seen.extend([inputs[0], out.detach()]))
     loss = loss_of_step(model, examples, name, rows, r_drop=0.7)
     features, outputs = seen
     assert not torch.isclose(*features.chunk(2)).all(1).any(), "each pass of the encoder draws its own dropout"
@@ -230,7 +230,7 @@ def test_r_drop_adds_the_divergence_of_two_passes(make: Callable, examples: dict
 
 
 @pytest.mark.parametrize("frozen", [True, False])
-def test_last_linear_layer_leaves_the_encoder_as_it_was(make: Callable, examples: dict, frozen: bool) -> None:
+def test_frozen_encoder_does_not_change(make: Callable, examples: dict, frozen: bool) -> None:
     model = make(dropout=0.1, frozen=frozen).train()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     optimizer = AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
@@ -244,7 +244,7 @@ def test_last_linear_layer_leaves_the_encoder_as_it_was(make: Callable, examples
     assert {name for name in changed if name.startswith("heads.")} == {n for n in before if n.startswith("heads.sst")}
 
 
-def test_dropout_masks_belong_to_the_step_and_the_part(make: Callable, examples: dict) -> None:
+def test_dropout_depends_on_step_and_part(make: Callable, examples: dict) -> None:
     def loss(number: int, **more: int) -> float:
         return float(loss_of_step(model, examples, "sst", np.arange(8), number=number, **more))
 
@@ -256,7 +256,7 @@ def test_dropout_masks_belong_to_the_step_and_the_part(make: Callable, examples:
     assert len({first, loss(6), loss(5, seed=2), loss(5, accumulate=2)}) == 4
 
 
-def test_a_heads_masks_do_not_depend_on_what_the_encoder_draws(make: Callable, examples: dict) -> None:
+def test_head_masks_ignore_encoder_draws(make: Callable, examples: dict) -> None:
     model = make(dropout=0.3, frozen=True).train()
     features, losses = model.features, []
     for draws in (0, 7):
@@ -265,7 +265,7 @@ def test_a_heads_masks_do_not_depend_on_what_the_encoder_draws(make: Callable, e
     assert losses[0] == losses[1]
 
 
-def test_the_outputs_of_the_kept_weights_are_those_of_the_latest_evaluation(make: Callable, examples: dict) -> None:
+def test_kept_outputs_are_latest_evaluation(make: Callable, examples: dict) -> None:
     model = make()
     evaluation = evaluate.DevEvaluation(model, examples, "fp32")
     evaluation()
@@ -275,10 +275,10 @@ def test_the_outputs_of_the_kept_weights_are_those_of_the_latest_evaluation(make
     assert not evaluation.outputs_of_kept(LoopState(step=9, kept_step=4)), "the latest outputs are of other weights"
 
 
-def test_probabilities_are_torchs_softmax_and_none_for_a_regression() -> None:
+def test_probabilities_equal_torch_softmax() -> None:
     logits = torch.randn(7, 5) * 4
-    found = TASKS["sst"]().probabilities(logits.numpy())
-    np.testing.assert_allclose(found, torch.softmax(logits.double(), 1).numpy(), rtol=1e-12)
+    probabilities = TASKS["sst"]().probabilities(logits.numpy())
+    np.testing.assert_allclose(probabilities, torch.softmax(logits.double(), 1).numpy(), rtol=1e-12)
     two = TASKS["quora"]().probabilities(np.array([800.0, -800.0, 0.0], dtype=np.float32))
     np.testing.assert_array_equal(two, [[0, 1], [1, 0], [0.5, 0.5]])
     assert TASKS["sts"]().probabilities(np.zeros(3)) is None

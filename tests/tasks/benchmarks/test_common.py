@@ -61,7 +61,6 @@ def test_pooler_and_name_of_run(tiny_copy: Callable[..., Path]) -> None:
     assert first.folder == folder
     # two of one name are shown by their paths
     assert (first.name, second.name) == (str(folder.parent), str(folder))
-    assert common.short_names([str(folder), "org/model"]) == ["cbcl", "model"]
 
 
 def test_training_data_of_run(tiny: Path, tmp_path: Path) -> None:

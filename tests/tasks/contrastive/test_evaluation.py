@@ -128,12 +128,16 @@ def test_text_is_encoded_once_without_dropout(
 
 def test_mean_over_dev_sets_chooses(encoder: Encoder, pairs: Examples, classes: Examples) -> None:
     result = evaluation_of(encoder, {"PAWS-X": classes, "STS-B": pairs}).evaluate()
-    own = stats.spearmanr([cosine(*encoder.encode(list(row))) for row in OTHERS], CLASSES).statistic
+    rho_of_classes = stats.spearmanr([cosine(*encoder.encode(list(row))) for row in OTHERS], CLASSES).statistic
     expected = by_hand(encoder, [0], 1, 1.0)
     metrics = result.metrics
-    assert metrics["paws_x_dev_spearman"] == pytest.approx(own)
+    assert metrics["paws_x_dev_spearman"] == pytest.approx(rho_of_classes)
     assert metrics["sts_b_dev_spearman"] == pytest.approx(expected["sts_dev_spearman"])
-    assert result.score == metrics["sts_dev_spearman"] == pytest.approx((own + expected["sts_dev_spearman"]) / 2)
+    assert (
+        result.score
+        == metrics["sts_dev_spearman"]
+        == pytest.approx((rho_of_classes + expected["sts_dev_spearman"]) / 2)
+    )
     assert metrics["alignment"] == pytest.approx(expected["alignment"], abs=1e-5), "over the pairs with graded scores"
     assert metrics["uniformity"] == pytest.approx(expected["uniformity"], abs=1e-5)
 

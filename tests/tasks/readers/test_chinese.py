@@ -29,7 +29,7 @@ def test_every_form_gives_the_same_rows(write: Callable, form: str, marks: str, 
     content = header + "".join(row.format(*pair, number) for number, pair in enumerate(PAIRS, 1))
     path = write((marks + content).replace("\n", line_end), "train.csv")
     first = 2 if header else 1
-    expected = [Row(str(line), (one, two), label) for line, (one, two, label) in enumerate(PAIRS, first)]
+    expected = [Row(str(line), (a, b), label) for line, (a, b, label) in enumerate(PAIRS, first)]
     for kind in ("pair-class", "pair-score"):
         assert open_as(path, kind).rows == expected
 

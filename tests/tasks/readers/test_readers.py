@@ -92,16 +92,15 @@ LAW = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "split", "name", "content", "kept", "skipped", "others"), LAW)
-def test_read_is_kept_plus_skipped(
-    write: Callable, tiny: Path, kind: str, split: str, name: str, content: str, kept: int, skipped: int, others: int
-) -> None:
+@pytest.mark.parametrize("case", LAW)
+def test_read_is_kept_plus_skipped(write: Callable, tiny: Path, case: tuple) -> None:
+    kind, split, name, content, kept, skipped, other_splits = case
     path = write(content, name)
     data = open_as(path, kind, split)
-    assert (len(data.rows), len(data.skipped), data.other_splits) == (kept, skipped, others)
+    assert (len(data.rows), len(data.skipped), data.other_splits) == (kept, skipped, other_splits)
     entry = tokenised(path, kind, Tokenizer.load(tiny), split).manifest_entry()
-    assert entry["read"] == kept + skipped + others
-    assert (entry["kept"], len(entry["skipped"]), entry.get("left_out", 0)) == (kept, skipped, others)
+    assert entry["read"] == kept + skipped + other_splits
+    assert (entry["kept"], len(entry["skipped"]), entry.get("left_out", 0)) == (kept, skipped, other_splits)
 
 
 def test_no_row_of_sentevals_is_lost(write: Callable) -> None:
@@ -210,7 +209,7 @@ def test_carriage_returns_inside_are_errors(write: Callable, refusal: Callable) 
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("text", "other"),
     [
         ("A man, playing  a guitar.", "a man , playing a guitar ."),
         ("Don't!", "do n't"),
@@ -221,12 +220,12 @@ def test_carriage_returns_inside_are_errors(write: Callable, refusal: Callable) 
         ("你好，世界！", "你好 世界"),
     ],
 )
-def test_text_keys_ignore_case_and_punctuation(one: str, other: str) -> None:
-    assert text_key(one) == text_key(other)
+def test_text_keys_ignore_case_and_punctuation(text: str, other: str) -> None:
+    assert text_key(text) == text_key(other)
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [("a cat", "a cut"), ("?", "!"), ("", "."), ("8 men", "9 men"), ("花", "话")]
+    ("text", "other"), [("a cat", "a cut"), ("?", "!"), ("", "."), ("8 men", "9 men"), ("花", "话")]
 )
-def test_text_keys_tell_letters_apart(one: str, other: str) -> None:
-    assert text_key(one) != text_key(other)
+def test_text_keys_tell_letters_apart(text: str, other: str) -> None:
+    assert text_key(text) != text_key(other)

@@ -65,11 +65,11 @@ def test_root_is_found_from_its_parents(layout: Path) -> None:
 
 
 def test_sts_pairs_have_gold_scores(layout: Path) -> None:
-    found = senteval.scored(layout, "STS13")
-    assert list(found) == ["FNWN", "headlines", "OnWN"], "SMT is not among them"
-    assert found["FNWN"].rows == [Row("1", ('He said " no .', "She said no ."), 2.5), Row("3", ("C", "D"), 0.0)]
-    assert found["FNWN"].skipped == [Issue(2, "no gold score")]
-    assert found["headlines"].rows == [Row("1", ("One", "Two"), 5.0)]
+    subsets = senteval.scored(layout, "STS13")
+    assert list(subsets) == ["FNWN", "headlines", "OnWN"], "SMT is not among them"
+    assert subsets["FNWN"].rows == [Row("1", ('He said " no .', "She said no ."), 2.5), Row("3", ("C", "D"), 0.0)]
+    assert subsets["FNWN"].skipped == [Issue(2, "no gold score")]
+    assert subsets["headlines"].rows == [Row("1", ("One", "Two"), 5.0)]
 
 
 @pytest.mark.parametrize(
