@@ -16,7 +16,6 @@ from ablations.study import ArmRun, Study, read_study, runs_of
 from tasks import compare, intervals
 from tasks.record import PredictedRows, TaskScores, write_rows
 
-RANDOM = np.random.default_rng(5)
 MANIFEST = {"all_settings": {"tasks": "sts"}}
 ABOUT: dict[str, Any] = {
     "command": "python ablations/run.py STUDY",
@@ -29,9 +28,9 @@ ABOUT: dict[str, Any] = {
 }
 
 
-def write_run(run: ArmRun, gold: np.ndarray, noise: float) -> TaskScores:
+def write_run(run: ArmRun, gold: np.ndarray, noise: float, random: np.random.Generator) -> TaskScores:
     """Write a finished run whose predictions are the gold scores with some noise."""
-    predicted = np.round(gold + RANDOM.normal(0, noise, len(gold)), 6)
+    predicted = np.round(gold + random.normal(0, noise, len(gold)), 6)
     rows = PredictedRows([str(row) for row in range(len(gold))], [("a", "b")] * len(gold), gold, predicted, None)
     write_rows(run.folder, "sts", rows)
     score = float(intervals.scores("Pearson's r", predicted, gold))
@@ -55,8 +54,9 @@ def test_interval_over_rows_is_paired(tmp_path: Path) -> None:
     noise = {"cross": 1.0, "paper": 1.3}
     # a seed that one arm lacks is left out
     runs = [run for run in runs_of(study, [1, 2, 3], "", tmp_path) if run.arm.name in noise][:-1]
-    gold = RANDOM.uniform(0, 5, 200)
-    tasks = {(run.arm.name, run.seed): {"sts": write_run(run, gold, noise[run.arm.name])} for run in runs}
+    random = np.random.default_rng(5)
+    gold = random.uniform(0, 5, 200)
+    tasks = {(run.arm.name, run.seed): {"sts": write_run(run, gold, noise[run.arm.name], random)} for run in runs}
     first = [tasks["cross", seed] for seed in (1, 2)]
     second = [tasks["paper", seed] for seed in (1, 2)]
     expected, _ = compare.differences(first, second, resamples=1000)

@@ -21,7 +21,6 @@ from tasks.record import PredictedRows
 from tasks.runs import Run, read_run
 
 MakeRun = Callable[..., Path]
-RANDOM = np.random.default_rng(4)
 
 
 def rows(ids: str, gold: list[float], predicted: list[float]) -> PredictedRows:
@@ -34,7 +33,8 @@ def differences(first: Run, second: Run, resamples: int) -> list[Difference]:
 
 def scores_of(groups: dict[str, list[int]]) -> pd.DataFrame:
     """An accuracy for each seed of each group."""
-    cells = [(group, seed, "accuracy", RANDOM.normal(0.5, 0.01)) for group, seeds in groups.items() for seed in seeds]
+    random = np.random.default_rng(4)
+    cells = [(group, seed, "accuracy", random.normal(0.5, 0.01)) for group, seeds in groups.items() for seed in seeds]
     return pd.DataFrame(cells, columns=["group", "seed", "metric", "value"])
 
 

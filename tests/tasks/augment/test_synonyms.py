@@ -194,8 +194,7 @@ def test_growing_keeps_earlier_changes(
     assert texts_of(resumed(examples, step(9, rows, 3)), rows) == before, "a run that is resumed in the last epoch"
 
 
-@pytest.mark.parametrize("sampling", ["round-robin", "sequential"])
-@pytest.mark.parametrize("method", ["1", "3"])
+@pytest.mark.parametrize(("sampling", "method"), [("round-robin", "1"), ("sequential", "3")])
 def test_growing_works_with_every_sampling(
     opened: Make, augmentation: Make, texts_of: Make, sampling: str, method: str
 ) -> None:

@@ -120,7 +120,4 @@ def test_command(
         row = content[probe]["differences"][0]
         assert row["low"] <= row["difference"] <= row["high"]
         assert row["difference"] != 0
-    page = (out / "probes.md").read_text()
-    assert "Length bias" in page
-    assert "(probes-frequent-tokens.svg)" in page
-    assert [path.name for path in out.glob("*.svg")] == ["probes-frequent-tokens.svg"]
+    assert sorted(path.name for path in out.iterdir()) == ["probes-frequent-tokens.svg", "probes.json", "probes.md"]

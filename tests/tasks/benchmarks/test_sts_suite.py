@@ -155,12 +155,6 @@ def test_chinese_sets(tiny: Path, folder: Path, tmp_path: Path) -> None:
     assert sets.set_names("zh") == list(sets.CHINESE)
 
 
-def test_root_or_data_folder(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "senteval").symlink_to(folder)
-    for data in (folder, folder / "downstream", tmp_path):
-        assert len(sets.read(data, ["STS-B"])[0].pairs) == 30
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -21,8 +21,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
-@pytest.mark.parametrize("marks", ["", "\ufeff", "\ufeff\ufeff"])
+@pytest.mark.parametrize(("marks", "line_end"), [("", "\n"), ("\ufeff", "\r\n"), ("\ufeff\ufeff", "\n")])
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_gives_the_same_rows(write: Callable, form: str, marks: str, line_end: str) -> None:
     header, row = FORMS[form]
