@@ -18,7 +18,7 @@ from transformers import HfArgumentParser
 from minbert.errors import UserError, short_repr, suggestion
 from minbert.files import expand_user, read_toml, require_file
 from minbert.pooling import NAMES as POOLERS
-from minbert.train.cli import say
+from minbert.train import cli
 
 
 def flag(default: Any, text: str, **options: Any) -> Any:
@@ -258,7 +258,10 @@ class _Parser(HfArgumentParser):
 
     def __init__(self, kind: type[Settings], program: str, description: str) -> None:
         super().__init__(
-            prog=f"python {program}", description=description, allow_abbrev=False, formatter_class=_HelpFormatter
+            prog=cli.console_command() or f"python {program}",
+            description=description,
+            allow_abbrev=False,
+            formatter_class=_HelpFormatter,
         )
         self.add_argument("--preset", metavar="NAME", help="a named set of settings")
         self.add_argument("--config", metavar="FILE.toml", help="settings in a file: they override the preset's")
@@ -315,7 +318,7 @@ def parse(
     first.add_argument("--list-presets", "--list_presets", action="store_true")
     chosen, _ = first.parse_known_args(arguments)
     if chosen.list_presets:
-        say(_describe(presets[program], default))
+        cli.say(_describe(presets[program], default))
         raise SystemExit(0)
 
     file = require_file(expand_user(chosen.config), "--config") if chosen.config else None
@@ -331,7 +334,7 @@ def parse(
     settings = kind.of(**flat)
     given = {name: flat[name] for name in [*from_file, *typed] if name in flat}
     settings.check_typed(given)
-    return Parsed(settings, preset, given, shlex.join(["python", *program.split(), *arguments]))
+    return Parsed(settings, preset, given, shlex.join([*parser.prog.split(), *arguments]))
 
 
 def _preset_of(name: str, presets: Presets, program: str) -> Preset:
