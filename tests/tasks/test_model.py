@@ -102,7 +102,7 @@ def test_predict_sentiment_is_encoder_and_head(make: Callable, pooler: str) -> N
 @torch.no_grad()
 @pytest.mark.parametrize("pooler", ["pooler", "mean"])
 @pytest.mark.parametrize("pairs", ["cross", "paper", "bi", "joint"])
-def test_predict_pairs_is_encoder_and_head(make: Callable, pairs: str, pooler: str) -> None:
+def test_pair_predictions_are_encoder_and_head(make: Callable, pairs: str, pooler: str) -> None:
     model = make(pairs, pooler=pooler)
     for parameter in model.encoder.parameters():  # as after training
         parameter.mul_(1.1)
@@ -128,7 +128,7 @@ def test_predict_pairs_is_encoder_and_head(make: Callable, pairs: str, pooler: s
     assert logit.shape == similarity.shape == (3,)
 
 
-def test_heads_drop_out_as_published(make: Callable) -> None:
+def test_heads_drop_out_as_papers_do(make: Callable) -> None:
     heads = make(dropout=0.4).heads
     for layers, kinds in ((heads["sst"].layers, "DLRLRL"), (heads["sts"].inner.layers, "DLRDLRL")):
         assert "".join(type(layer).__name__[0] for layer in layers) == kinds
@@ -136,7 +136,7 @@ def test_heads_drop_out_as_published(make: Callable) -> None:
 
 
 @torch.no_grad()
-def test_batch_mates_change_no_prediction(make: Callable, examples: dict) -> None:
+def test_predictions_are_independent_of_batch_mates(make: Callable, examples: dict) -> None:
     model = make()
     for name, rows in examples.items():
         together = evaluate.outputs(model, model.tasks[name], rows, "fp32")
@@ -146,9 +146,7 @@ def test_batch_mates_change_no_prediction(make: Callable, examples: dict) -> Non
             np.testing.assert_allclose(together[row], alone[0].numpy(), atol=1e-5, rtol=1e-4)
 
 
-def test_ranks_share_batches_with_equal_outputs(
-    make: Callable, examples: dict, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_have_outputs_of_one_process(make: Callable, examples: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     model, batches = make(), evaluate.batches_by_length
     monkeypatch.setattr(evaluate, "batches_by_length", lambda lengths, batch_tokens: batches(lengths, batch_tokens=99))
     monkeypatch.setattr(distributed, "world", lambda: 3)
@@ -187,7 +185,7 @@ def test_losses_are_sums_of_torch_losses(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_step_has_mean_loss_gradients(make: Callable, examples: dict, name: str) -> None:
+def test_step_has_gradients_of_mean_loss(make: Callable, examples: dict, name: str) -> None:
     rows = np.array([3, 1, 4, 15, 9, 2, 6])
     model = make().train()
     for dropout in (layer for layer in model.modules() if hasattr(layer, "p")):
@@ -230,7 +228,7 @@ def test_r_drop_adds_divergence_of_passes(make: Callable, examples: dict, name: 
 
 
 @pytest.mark.parametrize("frozen", [True, False])
-def test_frozen_encoder_does_not_change(make: Callable, examples: dict, frozen: bool) -> None:
+def test_last_linear_layer_freezes_the_encoder(make: Callable, examples: dict, frozen: bool) -> None:
     model = make(dropout=0.1, frozen=frozen).train()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     optimizer = AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
@@ -256,7 +254,7 @@ def test_dropout_depends_on_step_and_part(make: Callable, examples: dict) -> Non
     assert len({first, loss(6), loss(5, seed=2), loss(5, accumulate=2)}) == 4
 
 
-def test_head_masks_ignore_encoder_draws(make: Callable, examples: dict) -> None:
+def test_head_dropout_is_independent_of_encoder(make: Callable, examples: dict) -> None:
     model = make(dropout=0.3, frozen=True).train()
     features, losses = model.features, []
     for draws in (0, 7):
@@ -265,7 +263,7 @@ def test_head_masks_ignore_encoder_draws(make: Callable, examples: dict) -> None
     assert losses[0] == losses[1]
 
 
-def test_kept_outputs_are_latest_evaluation(make: Callable, examples: dict) -> None:
+def test_kept_outputs_are_the_latest_evaluation(make: Callable, examples: dict) -> None:
     model = make()
     evaluation = evaluate.DevEvaluation(model, examples, "fp32")
     evaluation()

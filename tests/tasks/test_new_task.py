@@ -49,7 +49,7 @@ def test_it_trains_and_predicts(reviews: Any, tiny: Path, tmp_path: Path) -> Non
     assert reviews.predict(outputs.detach().numpy()).tolist() == outputs.argmax(1).tolist()
 
 
-def test_its_head_predicts_given_sentences(
+def test_head_predicts_a_users_sentences(
     reviews: Any, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = finished_run(tmp_path / "run", tiny, tasks=reviews.name)

@@ -167,7 +167,7 @@ def test_unfinished_run_is_user_error(make_run: Callable[..., Path], tmp_path: P
     assert "not a run folder" in message(tmp_path)
     (run / "scores.json").write_text(json.dumps({"step": 6}))
     with pytest.raises(FileNotFoundError, match="step-00000006"):
-        predict.load(run)
+        predict.main([str(run), "--task", "sst"])
     for content, words in (("[]", "not an object"), ('{"all_settings": {"order": "cbcl"}}', "holds no heads")):
         (run / "manifest.json").write_text(content)
         assert words in message(run)
