@@ -52,6 +52,12 @@ def manifest_behind(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     return None
 
 
+def describe_run(folder: Path) -> str:
+    """The preset of the run that an encoder's folder comes from, for display; empty without such a run."""
+    behind = manifest_behind(folder)
+    return f"a run with --preset {behind[1]['preset']}" if behind and "preset" in behind[1] else ""
+
+
 def manifests_behind(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
     """The manifests behind an encoder, as `manifest_behind`: that of its run, then those of the encoders before it."""
     manifests: dict[Path, tuple[Path, dict[str, Any]]] = {}

@@ -91,10 +91,11 @@ def open_run(parsed: Parsed[S]) -> Iterator[OpenRun[S]]:
 
 
 def load_initial_encoder(
-    settings: EncoderSettings, device: torch.device, *, source: str = "", flag: str = "--weights"
+    settings: EncoderSettings, device: torch.device, *, source: str = "", flag: str = "--weights", origin: str = ""
 ) -> InitialEncoder:
     """The encoder of `--weights`, or of another `source` that `flag` names, on a device; prints what is read and why.
 
+    `origin` says where the encoder comes from, if that is known.
     The pooler is `--pooler`, else the one that the folder names, else BERT's own. Raises `UserError`.
     """
     source = source or settings.weights
@@ -108,7 +109,8 @@ def load_initial_encoder(
         reason = f"as set; {source} names {saved}" if saved and saved != pooler else "as set"
     elif not saved:
         reason = f"BERT's pooling layer, as {source} names none"
-    distributed.say(f"starting from {source} ({flag}); a sentence's vector is its {pooler} ({reason}; --pooler)")
+    named = f"{flag}, {origin}" if origin else flag
+    distributed.say(f"starting from {source} ({named}); a sentence's vector is its {pooler} ({reason}; --pooler)")
     length = resolve_max_length(settings.max_length, model.config)
     return InitialEncoder(model.to(device), tokenizer, pooler, length, folder, BertConfig.read(folder))
 

@@ -98,7 +98,7 @@ def test_stage_two_starts_from_stage_one(script: Script, tiny: Path, tmp_path: P
     assert with_weights.out.splitlines()[0].startswith(f"starting from {tiny} (--weights); ")
     plain = script(MULTITASK, *SHORT, run_dir="plain", weights=False)
     assert plain.code == 0, plain.err
-    assert plain.out.splitlines()[0].startswith("starting from runs/cbcl/encoder (--encoder); ")
+    assert plain.out.splitlines()[0].startswith("starting from runs/cbcl/encoder (--encoder, a run with --preset ")
     assert plain.manifest()["weights"]["sha256"] == sha256_of(stage_one / "model.safetensors")
     empty = script(MULTITASK, *SHORT, "--encoder", "", run_dir="empty", weights=False)
     assert empty.code == 2 and "--weights bert-base-uncased" in empty.errors[0], empty.err
