@@ -85,6 +85,7 @@ def test_stage_one_feeds_stage_two(script: Script, tiny: Path, tmp_path: Path) -
     more = ("--fine-tune-mode", "last-linear-layer", *SHORT)
     second = script(MULTITASK, *words[1:], *more, run_dir="b", weights=False, data=False)
     assert second.code == 0, second.err
+    assert f"--preset {first.manifest()['preset']})" in second.out.splitlines()[0]
     assert second.manifest()["all_settings"]["pooler"] == encoder.pooler == "mean"
     kept = load_file(second.folder / "encoder" / "model.safetensors")
     assert all(torch.equal(kept[name], trained[name]) for name in kept), "frozen: stage one's weights to the bit"
@@ -98,7 +99,7 @@ def test_stage_two_starts_from_stage_one(script: Script, tiny: Path, tmp_path: P
     assert with_weights.out.splitlines()[0].startswith(f"starting from {tiny} (--weights); ")
     plain = script(MULTITASK, *SHORT, run_dir="plain", weights=False)
     assert plain.code == 0, plain.err
-    assert plain.out.splitlines()[0].startswith("starting from runs/cbcl/encoder (--encoder, a run with --preset ")
+    assert plain.out.splitlines()[0].startswith("starting from runs/cbcl/encoder (--encoder); ")
     assert plain.manifest()["weights"]["sha256"] == sha256_of(stage_one / "model.safetensors")
     empty = script(MULTITASK, *SHORT, "--encoder", "", run_dir="empty", weights=False)
     assert empty.code == 2 and "--weights bert-base-uncased" in empty.errors[0], empty.err
@@ -118,6 +119,7 @@ def test_cross_encoder_feeds_joint_pairs(
     flags = ("--encoder", first.folder, "--pairs", "joint", "--sentence-encoder", copy, "--tasks", "sts")
     second = script(MULTITASK, *flags, "--max-steps", 3, run_dir="second", weights=False)
     assert second.code == 0, second.err
+    assert f"--preset {first.manifest()['preset']})" in second.out.splitlines()[0]
     assert second.manifest()["settings"]["pooler"] == minbert.Encoder.load(second.folder / "encoder").pooler == "mean"
 
     kept = predict.load(second.folder).model.sentence_encoder.state_dict()
