@@ -91,6 +91,7 @@ def average(members: Sequence[Member]) -> Member:
         else:
             each: list[Any] = [member.rows[key].probabilities for member in members]
             probabilities = np.mean(each, axis=0)
+            # one vote by probability, not a majority of classes: ties of the latter would depend on the order
             predicted = probabilities.argmax(1).astype(np.float64)
             rows[key] = replace(first, predicted=predicted, probabilities=probabilities)
     return Member("ensemble", members[0].tasks, rows)
@@ -100,9 +101,7 @@ def scores(member: Member) -> dict[str, Any]:
     """The dev norm and each task's scores, as in a run's `scores.json`, with 95% intervals as [low, high]."""
     by_task, whole = compare.score_intervals(member.dev_scores, norm=True)
     norm = metrics.dev_norm((report["metric"], report["score"]) for report in member.reports.values())
-    tasks = {}
-    for name, report in member.reports.items():
-        tasks[name] = report | {"interval": by_task[name]}
+    tasks = {name: report | {"interval": by_task[name]} for name, report in member.reports.items()}
     return {"dev_norm": norm, "interval": whole, "tasks": tasks}
 
 
