@@ -94,12 +94,15 @@ class AdamW(torch.optim.Optimizer):
 
         The mean has the parameter's shape (Izmailov et al., 2018, algorithm 1).
         """
-        parameters = [parameter for group in self.param_groups for parameter in group["params"]]
+        parameters: list[Tensor] = []
+        for group in self.param_groups:
+            parameters += group["params"]
         if count == 1:
             for parameter in parameters:
                 self._state_of(parameter)["mean"] = parameter.clone()
         else:
             means = [self.state[parameter]["mean"] for parameter in parameters]
+            # mean += (value - mean) / count, of all parameters in one call
             torch._foreach_lerp_(means, parameters, 1 / count)
 
     @torch.no_grad()

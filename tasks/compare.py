@@ -329,7 +329,7 @@ def setting_table(groups: Mapping[str, Sequence[Run]]) -> Table:
             cells[group] = text[:12] if name.startswith("data ") else text
         if len(set(cells.values())) > 1:
             rows.append({"setting": name, **cells})
-    # values are texts, so all columns but the last are aligned left
+    # values are texts: all columns are aligned left
     return Table("Settings that differ", pd.DataFrame(rows), left=len(groups) + 1)
 
 
@@ -412,8 +412,9 @@ def _left_out(
         if difference is not None and counts != {difference.rows}:
             numbers_of_rows = ", ".join(f"{count:,}" for count in sorted(counts))
             notes.append(
-                f"{task.label}, {group}: the runs were scored on {numbers_of_rows} dev rows, of which {difference.rows:,} are in common; the interval over rows is of these, where the "
-                f"difference is {number(difference.value, 4, sign=True)}."
+                f"{task.label}, {group}: the runs were scored on {numbers_of_rows} dev rows, of which "
+                f"{difference.rows:,} are in common; the interval over rows is of these, where the difference is "
+                f" {number(difference.value, 4, sign=True)}."
             )
     return notes
 

@@ -91,7 +91,6 @@ def average(members: Sequence[Member]) -> Member:
         else:
             each: list[Any] = [member.rows[key].probabilities for member in members]
             probabilities = np.mean(each, axis=0)
-            # one vote by probability, not a majority of classes: ties of the latter would depend on the order
             predicted = probabilities.argmax(1).astype(np.float64)
             rows[key] = replace(first, predicted=predicted, probabilities=probabilities)
     return Member("ensemble", members[0].tasks, rows)
@@ -111,8 +110,8 @@ def table(content: Mapping[str, Any]) -> Table:
     for name, result in [*content["members"].items(), ("ensemble", content)]:
         row = {"run": name}
         for task, report in result["tasks"].items():
-            row[task] = metrics.shown(report["score"])
-        row[metrics.DEV_NORM] = metrics.shown(result["dev_norm"])
+            row[task] = metrics.format_score(report["score"])
+        row[metrics.DEV_NORM] = metrics.format_score(result["dev_norm"])
         row["95% interval"] = result["interval"].text(4) if result["interval"] else MISSING
         rows.append(row)
     return Table("Dev scores", pd.DataFrame(rows))

@@ -190,7 +190,7 @@ def fit(
             if state.step > averaged_after:
                 optimizer.average(state.step - averaged_after)
             pending.append((batch.task, metrics, len(batch.rows)))
-            progress.advance(len(batch.rows))
+            progress.advance(len(batch.rows))  # counted on the host, without waiting for the device
 
             # with several ranks this is a device sync: they must stop after the same step
             stopping = distributed.max_over_ranks(stop.number, device)
@@ -354,7 +354,9 @@ def _check_weights(model: nn.Module, optimizer: AdamW, step: int, task: str, dev
 
 def _kept_step(state: LoopState, training: TrainingSettings) -> int:
     """The step of the weights to keep: the best by a defined score, or the last."""
-    return state.step if training.keep == LAST or state.best is None else state.best_step
+    if training.keep == LAST or state.best is None:
+        return state.step
+    return state.best_step
 
 
 def _save(model: nn.Module, optimizer: AdamW, state: LoopState, run: RunFolder, training: TrainingSettings) -> None:

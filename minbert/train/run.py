@@ -230,6 +230,7 @@ class RunFolder:
             return
         last_step = self.resumed_step
         finished = checkpoint.state_of(self.checkpoints, last_step)["finished"]
+        # an unfinished run evaluates again after the checkpoint that it resumes from
         last_evaluation = last_step if finished else last_step - 1
         kept = []
         damaged = 0
@@ -308,8 +309,11 @@ def environment(device: torch.device) -> dict[str, Any]:
 
 def hardware(device: torch.device) -> dict[str, Any]:
     """What the bits of a computation depend on besides the versions: processor, instructions, number of threads."""
+    processor = _cpu_name()
+    if device.type == "cuda":
+        processor = torch.cuda.get_device_name(device)
     return {
-        "processor": torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name(),
+        "processor": processor,
         "instructions": _instructions(),
         "threads": torch.get_num_threads(),
     }

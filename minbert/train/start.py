@@ -104,10 +104,12 @@ def load_initial_encoder(
     saved = weights.saved_pooler(folder)
     pooler = settings.pooler or saved or "pooler"
     reason = f"as saved with {source}"
-    if settings.pooler:
-        reason = f"as set; {source} names {saved}" if saved and saved != pooler else "as set"
-    elif not saved:
+    if not saved:
         reason = f"BERT's pooling layer, as {source} names none"
+    if settings.pooler:
+        reason = "as set"
+        if saved and saved != pooler:
+            reason += f"; {source} names {saved}"
     distributed.say(f"starting from {source} ({flag}); a sentence's vector is its {pooler} ({reason}; --pooler)")
     length = resolve_max_length(settings.max_length, model.config)
     return InitialEncoder(model.to(device), tokenizer, pooler, length, folder, BertConfig.read(folder))
@@ -136,6 +138,9 @@ def write_manifest(run: OpenRun[Any], encoder: InitialEncoder, inputs: InputFile
     distributed.barrier()  # no rank may write before all have checked the folder
 
     data_dir = os.environ.get("DATA_DIR")
+    variables = {}
+    if data_dir and not settings.files.data:
+        variables["DATA_DIR"] = data_dir
     manifest = {
         "command": run.parsed.command,
         "preset": run.parsed.preset,
@@ -145,7 +150,7 @@ def write_manifest(run: OpenRun[Any], encoder: InitialEncoder, inputs: InputFile
         "weights": {"folder": str(encoder.folder), "sha256": encoder.sha256},
         "precision": run.precision,
         "environment": environment(run.device),
-        "variables": {"DATA_DIR": data_dir} if data_dir and not settings.files.data else {},
+        "variables": variables,
         "selection": settings.training.selection,
         **{name: section for name, section in sections.items() if section is not None},
     }

@@ -85,9 +85,11 @@ class TextFile:
 
         Reads rows of STS12 to 16 without a gold score too; in STS15 and 16 most rows have none.
         """
-        unscored = self.path.name.startswith("STS.input.")
-        data = open_as(self.path, "pair" if unscored else self.kind)
-        texts = [text for row in data.rows for text in row.texts]
+        kind = "pair" if senteval.is_sts_input(self.path) else self.kind
+        data = open_as(self.path, kind)
+        texts: list[str] = []
+        for row in data.rows:
+            texts += row.texts
         counts = {
             "read": len(data.rows) + len(data.skipped),
             "kept": len(data.rows),

@@ -57,7 +57,7 @@ class DevSets:
         return hashlib.sha256(" ".join(hashes).encode()).hexdigest()
 
     @property
-    def shown(self) -> str:
+    def description(self) -> str:
         """The number of pairs, and their files, for display."""
         if len(self.pairs) == 1:
             (only,) = self.pairs.values()
@@ -106,7 +106,9 @@ def read(files: FileSettings, tokenizer: Tokenizer, length: int, limit: int = 0)
     Raises `UserError` as `find_dev_pairs` does, and for what cannot be read.
     """
     name, paths = find_dev_pairs(files)
-    absent = tuple(corpus for corpus in chinese.FOLDERS if corpus not in paths) if name == "zh" else ()
+    absent: tuple[str, ...] = ()
+    if name == "zh":
+        absent = tuple(corpus for corpus in chinese.FOLDERS if corpus not in paths)
     if len(paths) == 1:
         paths = {SINGLE: next(iter(paths.values()))}
     pairs = {}
@@ -196,9 +198,12 @@ def _dev_files(name: str, data: Path) -> dict[str, Path]:
 def _missing(name: str, folder: Path) -> str:
     """The message for a set of `DEV_SETS` that the folder does not hold."""
     alternatives = []
-    for other in DEV_SETS:
-        if other != name:
-            alternatives.append(f"{other} (which is there)" if _dev_files(other, folder) else other)
+    for alternative in DEV_SETS:
+        if alternative == name:
+            continue
+        if _dev_files(alternative, folder):
+            alternative += " (which is there)"
+        alternatives.append(alternative)
     needed, command = DEV_SETS[name]
     return (
         f"--sts-dev {name}: {folder} does not hold {needed}; python data/get_data.py {command} fetches the usual files "

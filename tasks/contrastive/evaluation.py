@@ -223,7 +223,7 @@ def verdict(before: EvaluationResult, after: EvaluationResult, state: LoopState)
         better = f"--keep best would have kept step {state.best_step:,}"
     return (
         f"training did not help: by {METRIC} the last step is no better than before training "
-        f"({metrics.shown(after.score)}, {metrics.shown(before.score)} before); {better}"
+        f"({metrics.format_score(after.score)}, {metrics.format_score(before.score)} before); {better}"
     )
 
 
@@ -251,5 +251,5 @@ def as_text(values: Mapping[str, float | None]) -> str:
     parts = []
     for name, value in values.items():
         title = name.replace("sts_dev", "STS dev").replace("_", " ")
-        parts.append(f"{title} {metrics.shown(value)}")
+        parts.append(f"{title} {metrics.format_score(value)}")
     return ", ".join(parts)
