@@ -153,7 +153,7 @@ def overlap_table(pairs: pd.DataFrame) -> Table:
     """The overlaps inside sets, and the large ones between sets."""
     large_same = pairs["same"] >= SMALLEST_SAME * pairs["rows"]
     large_sharing = pairs["sharing"] >= SMALLEST_SHARING * pairs["rows"]
-    # splits of one set must not overlap at all; different sets often share a few sentences
+    # of one set every overlap is shown; different sets often share a few sentences
     large = pairs[(pairs["sharing"] > 0) & (pairs["same_set"] | large_same | large_sharing)]
     rows = []
     for pair in large.itertuples():

@@ -152,8 +152,7 @@ def tables(scores: Mapping[str, Any]) -> str:
     """Each task's score and table of classes as terminal output."""
     texts = []
     for task in scores.values():
-        title = (
-            f"{task['title']}: {task['metric']} {metrics.format_score(task['score'], 3)} on {task['rows']:,} dev rows"
-        )
+        score = metrics.format_score(task["score"], 3)
+        title = f"{task['title']}: {task['metric']} {score} on {task['rows']:,} dev rows"
         texts.append(class_table(title, task["per_class"]).terminal())
     return "\n\n".join(texts)

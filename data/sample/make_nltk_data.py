@@ -161,11 +161,11 @@ class Synset:
 def wordnet_files(source: Path, lemmas: set[Lemma]) -> dict[str, str]:
     """The files of WordNet that NLTK reads, with all senses of some lemmas."""
     senses = read_index(source)
-    keys = set()
+    keys: set[Key] = set()
     for lemma, part in lemmas:
         keys.update((part, offset) for offset in senses.get((lemma, part), ()))
     synsets = read_synsets(source, keys)
-    targets = set()
+    targets: set[Key] = set()
     for synset in synsets.values():
         targets.update(target for _, target, _ in synset.pointers)
     # the targets are read for their names alone: without their own pointers no further synsets are needed

@@ -160,7 +160,7 @@ def sum_gradients(parameters: Iterable[nn.Parameter], device: torch.device) -> N
     if not dist.is_initialized():
         return
     trained = [p for p in parameters if p.requires_grad]
-    # a head is trained only by the ranks that have rows of its task, but every rank must exchange the same buckets
+    # a rank without rows of a batch has no gradients, but every rank must exchange the same buckets
     has_gradient = torch.tensor([p.grad is not None for p in trained], dtype=torch.float32, device=device)
     counts = sum_over_ranks(has_gradient).tolist()  # of the ranks with a gradient
     _exchange(_sum_in_buckets, [p for p, count in zip(trained, counts, strict=True) if count])

@@ -190,7 +190,7 @@ def fit(
             if state.step > averaged_after:
                 optimizer.average(state.step - averaged_after)
             pending.append((batch.task, metrics, len(batch.rows)))
-            progress.advance(len(batch.rows))  # counted on the host, without waiting for the device
+            progress.advance(len(batch.rows))
 
             # with several ranks this is a device sync: they must stop after the same step
             stopping = distributed.max_over_ranks(stop.number, device)

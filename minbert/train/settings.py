@@ -212,7 +212,7 @@ S = TypeVar("S", bound=Settings)
 
 def flags_of(kind: type[Settings]) -> dict[str, str]:
     """Flag name, with underscores -> name of its group."""
-    groups = {}
+    groups: dict[str, str] = {}
     for name, group in kind.groups().items():
         groups |= dict.fromkeys([item.name for item in fields(group)], name)
     return groups
@@ -367,7 +367,7 @@ def _describe(presets: Mapping[str, Preset], default: str) -> str:
     for name, preset in presets.items():
         lines.append(f"{name}{' (default)' if name == default else ''}: {preset.about}")
         for key, value in preset.values.items():
-            # an empty value in a preset clears a default that would not fit the command
+            # a preset with an empty value, such as that of --weights, leaves it to the user
             text = shlex.quote(str(value)) if value != "" else "(required)"
             lines.append(f"    {flag_name(key)} {text}")
     return "\n".join(lines)
