@@ -57,7 +57,7 @@ def train(run: OpenRun[MultitaskSettings]) -> None:
         data=settings.files.data,
         run=run.folder.path,
     )
-    start.write_manifest(
+    start.begin_run(
         run,
         initial,
         {**splits.inputs(data), **resources, **sentence_inputs},

@@ -91,18 +91,18 @@ class PretrainSettings(Settings):
 class TripletTrainStep(ContrastiveTrainStep):
     """The loss over the vectors of anchors, positives and, where the data have them, hard negatives."""
 
-    options: LossSettings = LossSettings()
+    loss_settings: LossSettings = LossSettings()
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, batch: PlannedBatch) -> Metrics:
         """The mean over the batch; for NT-Xent also the share of rows whose positive is the nearest candidate."""
         anchor, positive, *hard_negatives = vectors.chunk(len(self.columns))
         negative = hard_negatives[0] if hard_negatives else None
-        if self.options.objective == "nt-xent":
-            loss = losses.nt_xent(anchor, positive, negative, self.options.temperature)
+        if self.loss_settings.objective == "nt-xent":
+            loss = losses.nt_xent(anchor, positive, negative, self.loss_settings.temperature)
             return {"loss": loss, "accuracy": losses.nearest_positive(anchor, positive, negative)}
         assert negative is not None, "find_data has refused rows without a hard negative"
-        margin = self.options.loss_margin
-        if self.options.objective == "triplet":
+        margin = self.loss_settings.loss_margin
+        if self.loss_settings.objective == "triplet":
             return {"loss": losses.triplet(anchor, positive, negative, margin)}
         # (anchor, positive) are the similar pairs, (anchor, negative) the dissimilar ones
         similar = torch.arange(2 * len(anchor), device=vectors.device) < len(anchor)
@@ -175,7 +175,7 @@ def train(run: OpenRun[PretrainSettings]) -> None:
         data=options.files.data,
         run=run.folder.path,
     )
-    start.write_manifest(
+    start.begin_run(
         run,
         initial,
         {**data.inputs, **resources},

@@ -7,11 +7,6 @@ from typing import Any
 from minbert.files import read_json
 
 
-def sessions(manifest: dict[str, Any]) -> list[dict[str, Any]]:
-    """The start of a run and each resume: `started`, `seconds`, `from_step`, `to_step`. Older runs call them parts."""
-    return manifest["sessions"] if "sessions" in manifest else manifest["parts"]
-
-
 def data_entries(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The entries of the data sets by name: `train sst` of stage two; `train`, `sts_dev`, `sts_dev STS12` of stage one.
 

@@ -40,7 +40,7 @@ WORDS = "the a cat dog bird sat sleeps runs on under mat tree is not very happy 
 
 # They start first, the longest first, so that no worker is left alone with one of them at the end.
 LONGEST = (
-    *("e2e/test_scripts_end_to_end.py", "e2e/test_resume.py", "e2e/golden/test_golden.py"),
+    *("e2e/test_multitask_train.py", "e2e/test_pretrain_cbcl.py", "e2e/test_resume.py", "e2e/golden/test_golden.py"),
     *("ablations/test_run.py", "test_install.py", "e2e/test_ranks.py", "e2e/test_scripts_bad_input.py"),
     *("test_benchmarks.py", "tasks/report/test_browser.py", "minbert/test_hub.py"),
     *("e2e/test_synonym_runs.py", "e2e/test_posix.py", "e2e/test_track.py"),

@@ -39,6 +39,7 @@ FLOORS = [
     "tasks.record",
     "tasks.contrastive.losses tasks.contrastive.settings tasks.contrastive.views",
     "tasks.contrastive.curriculum tasks.contrastive.dev",
+    "tasks.contrastive.data",
     "tasks.contrastive.corpora tasks.contrastive.scoring",
     "tasks.contrastive.evaluation tasks.contrastive.step tasks.contrastive.triplets",
     "tasks.contrastive.training",

@@ -1,8 +1,8 @@
 """The training loop of both scripts.
 
 A `TrainStep` does forward and backward; the loop does the optimizer's steps, the learning rate, evaluation,
-checkpoints, metrics and progress. Its position in the plan is one integer, the step, so a resumed run gives the same
-bits as an uninterrupted one.
+checkpoints, metrics and progress. Its position in the plan is one integer, the step, so on a CPU a resumed run gives
+the same bits as an uninterrupted one.
 """
 
 import math
@@ -159,7 +159,8 @@ def fit(
     with stop_on_signal() as stop, progress:
         model.train()
         while not state.finished:
-            # once in a while: evaluate. A run that is stopped or killed here was saved before, and evaluates again.
+            # once in a while: evaluate the step that was just saved. This comes first, so that a run that is stopped or
+            # killed during an evaluation resumes with it.
             if _is_evaluated(state.step, plan, training):
                 row = _evaluate(model, evaluate, state, plan, training, stop, device)
                 run.log(row)

@@ -19,11 +19,15 @@ from transformers import HfArgumentParser
 from minbert.errors import UserError, short_repr, suggestion
 from minbert.files import expand_user, read_toml, require_file
 from minbert.pooling import NAMES as POOLERS
-from minbert.train.cli import say
+from minbert.train import cli
 
 
 def flag(default: Any, text: str, **options: Any) -> Any:
     """A field of a group: its default and its help; `options` are those of argparse, such as `metavar`."""
+    if default is False:
+        options.setdefault("metavar", "true|false")
+    elif isinstance(default, int | float) and not isinstance(default, bool):
+        options.setdefault("metavar", "N" if isinstance(default, int) else "X")
     return field(default=default, metadata={"help": text.replace("%", "%%"), **options})
 
 
@@ -61,7 +65,9 @@ class EncoderSettings:
         choices=["", *POOLERS],
     )
     max_length: int = flag(128, "longest input in tokens (0: as many as the encoder has positions)")
-    encoder_dropout: float | None = flag(None, "dropout inside the encoder (default: the rates of its config)")
+    encoder_dropout: float | None = flag(
+        None, "dropout inside the encoder (default: the rates of its config)", metavar="X"
+    )
 
     def __post_init__(self) -> None:
         require_range(self, "max_length", 0)
@@ -203,8 +209,8 @@ class Settings:
                 values.update(dataclasses.asdict(content))
         return values
 
-    def check_typed(self, typed: Mapping[str, Any]) -> None:
-        """Raises `UserError` for flags that must not be given together; `typed` are the values of a user."""
+    def check_given(self, given: Mapping[str, Any]) -> None:
+        """Raises `UserError` for flags that must not be given together; `given` are those of flags and `--config`."""
 
 
 S = TypeVar("S", bound=Settings)
@@ -249,11 +255,11 @@ def read_presets(path: Path, command: str = "") -> dict[str, dict[str, Preset]]:
 
 @dataclass(frozen=True)
 class Parsed(Generic[S]):
-    """A parsed command line; `typed` are the values given by flags or by a file."""
+    """A parsed command line; `given` are the values of flags and of `--config`."""
 
     settings: S
     preset: str
-    typed: dict[str, Any]
+    given: dict[str, Any]
     command: str
 
 
@@ -262,7 +268,11 @@ class _Parser(HfArgumentParser):
 
     def __init__(self, kind: type[Settings], program: str, description: str) -> None:
         super().__init__(
-            prog=f"python {program}", description=description, allow_abbrev=False, formatter_class=_HelpFormatter
+            prog=cli.console_command() or f"python {program}",
+            usage="%(prog)s [--preset NAME] [flags]",
+            description=description,
+            allow_abbrev=False,
+            formatter_class=_HelpFormatter,
         )
         self.add_argument("--preset", metavar="NAME", help="a named set of settings")
         self.add_argument("--config", metavar="FILE.toml", help="settings in a file: they override the preset's")
@@ -295,7 +305,7 @@ class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
         super().__init__(prog, max_help_position=30, width=118)
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        if action.default in (None, "", False):
+        if action.default is None or action.default is False or action.default == "":
             return action.help
         return super()._get_help_string(action)
 
@@ -320,7 +330,7 @@ def parse(
     first.add_argument("--list-presets", "--list_presets", action="store_true")
     chosen, _ = first.parse_known_args(arguments)
     if chosen.list_presets:
-        say(_describe(presets[program], default))
+        cli.say(_describe(presets[program], default))
         raise SystemExit(0)
 
     file = require_file(expand_user(chosen.config), "--config") if chosen.config else None
@@ -336,8 +346,8 @@ def parse(
     settings = kind.of(**flat)
     # without --preset and --config, which are no settings
     overrides = {name: flat[name] for name in [*from_file, *typed] if name in flat}
-    settings.check_typed(overrides)
-    return Parsed(settings, preset, overrides, shlex.join(["python", *program.split(), *arguments]))
+    settings.check_given(overrides)
+    return Parsed(settings, preset, overrides, shlex.join([*parser.prog.split(), *arguments]))
 
 
 def _preset_of(name: str, presets: Presets, program: str) -> Preset:
@@ -352,7 +362,7 @@ def _preset_of(name: str, presets: Presets, program: str) -> Preset:
 
 
 def _table_values(parser: _Parser, table: Mapping[str, Any], label: str) -> dict[str, Any]:
-    """The values of a TOML table, checked as those of typed flags. Raises `UserError`, which begins with `label`."""
+    """The values of a TOML table, checked as those of flags. Raises `UserError`, which begins with `label`."""
     words = [f"{flag_name(key)}={value}" for key, value in table.items()]
     try:
         namespace, names = parser.values(words)

@@ -43,7 +43,7 @@ class InitialEncoder:
 
 @dataclass(frozen=True)
 class OpenRun(Generic[S]):
-    """A run whose folder is locked: nothing else is written to it before `write_manifest`."""
+    """A run whose folder is locked: nothing else is written to it before `begin_run`."""
 
     parsed: Parsed[S]
     folder: RunFolder
@@ -115,8 +115,8 @@ def load_initial_encoder(
     return InitialEncoder(model.to(device), tokenizer, pooler, length, folder, BertConfig.read(folder))
 
 
-def write_manifest(run: OpenRun[Any], encoder: InitialEncoder, inputs: InputFiles, **sections: Any) -> None:
-    """Write everything needed to repeat the run, and warn if a resumed run's environment has changed.
+def begin_run(run: OpenRun[Any], encoder: InitialEncoder, inputs: InputFiles, **sections: Any) -> None:
+    """Begin or resume the run: check its identity, find the newest whole checkpoint, write what is needed to repeat it.
 
     `inputs` are all files that were read besides the encoder; `sections` are further parts of the manifest, and those
     that are None are left out. `variables` holds `$DATA_DIR` if the command has no `--data`, because the command then
@@ -144,7 +144,7 @@ def write_manifest(run: OpenRun[Any], encoder: InitialEncoder, inputs: InputFile
     manifest = {
         "command": run.parsed.command,
         "preset": run.parsed.preset,
-        "overrides": run.parsed.typed,
+        "overrides": run.parsed.given,
         "settings": {**identity, **{name: sha256 for name, (_, sha256) in files.items()}},
         "all_settings": settings.flat() | {"pooler": encoder.pooler},
         "weights": {"folder": str(encoder.folder), "sha256": encoder.sha256},

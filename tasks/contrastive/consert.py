@@ -283,7 +283,7 @@ def train(run: OpenRun[ConsertSettings]) -> None:
         data=options.files.data,
         run=run.folder.path,
     )
-    start.write_manifest(
+    start.begin_run(
         run,
         initial,
         {**data.inputs, **resources},

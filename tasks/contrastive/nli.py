@@ -85,6 +85,8 @@ class NliSettings(Settings):
     run: settings.RunSettings
 
     def __post_init__(self) -> None:
+        if self.encoder.projection != "none":
+            raise UserError("--projection belongs to contrastive losses: this command has none")
         if self.loss.objective == "softmax":
             if self.files.phrases:
                 raise UserError("--phrases needs --objective cross: a single text has no second vector")
@@ -277,7 +279,7 @@ def train(run: OpenRun[NliSettings]) -> None:
         data=options.files.data,
         run=run.folder.path,
     )
-    start.write_manifest(
+    start.begin_run(
         run,
         initial,
         {**data.inputs, **resources},

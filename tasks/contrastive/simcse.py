@@ -136,7 +136,7 @@ def train(run: OpenRun[SimcseSettings]) -> None:
         augment = synonym_augmentation(
             options.synonyms, training, sets, initial.tokenizer, data=options.files.data, run=folder
         )
-    start.write_manifest(
+    start.begin_run(
         run,
         initial,
         {**data.inputs, **resources},

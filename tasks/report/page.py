@@ -136,7 +136,7 @@ def first_weights(run: Run) -> str:
 def facts(run: Run) -> list[tuple[str, str]]:
     """Names and values of what is known of a run in addition to its scores; what is not known is left out."""
     manifest = run.manifest
-    sessions = manifests.sessions(manifest)
+    sessions = manifest["sessions"]
     processes = _processes(manifest)
     parameters = manifest.get("parameters")
     loss = run.scores.get("last_epoch_loss")

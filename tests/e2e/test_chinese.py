@@ -16,8 +16,9 @@ from safetensors.torch import load_file
 from scipy.stats import spearmanr
 
 from minbert.encoder import Encoder
+from tests.e2e.conftest import script_of
 
-PRETRAIN = "pretrain_cbcl.py"
+SIMCSE = script_of("-m tasks.contrastive.simcse")
 SENTENCES = (
     "猫在窗台上睡觉。 小狗追着球跑。 今天的天气很好。 明天可能会下雨。 他在厨房里做饭。 她喜欢听老歌。 "
     "孩子们在公园里玩。 火车晚点了十分钟。 这本书写得真好。 我们坐车去海边。 怎么办理新卡？ 新卡怎么办？ "
@@ -65,7 +66,7 @@ def bert(tmp_path: Path) -> Path:
     return folder
 
 
-def peer(folder: Path, texts: list[str]) -> np.ndarray:
+def transformers_vectors(folder: Path, texts: list[str]) -> np.ndarray:
     """[CLS] of each text by transformers' model and its tokenizer in Python: [N, D]."""
     from transformers import BertModel
     from transformers.models.bert.tokenization_bert_legacy import BertTokenizerLegacy
@@ -77,13 +78,13 @@ def peer(folder: Path, texts: list[str]) -> np.ndarray:
         )
 
 
-def test_edacse_trains_on_the_chinese_sets(script: Callable[..., Any], data: Path, bert: Path) -> None:
-    how = ("--epochs", 2, "--batch-size", 6, "--lr", 1e-3, "--evaluate-every", 3, "--keep", "last")
-    given = ("--preset", "edacse-bert", "--weights", bert, "--data", data)
-    run = script(PRETRAIN, *given, *how, weights=False, data=False)
+def test_edacse_trains_on_chinese_sets(script: Callable[..., Any], data: Path, bert: Path) -> None:
+    flags = ("--epochs", 2, "--batch-size", 6, "--lr", 1e-3, "--evaluate-every", 3, "--keep", "last")
+    preset = ("--preset", "edacse-bert", "--weights", bert, "--data", data)
+    run = script(SIMCSE, *preset, *flags, weights=False, data=False)
     assert run.code == 0, run.err
-    account = run.manifest()["data"]["train"]
-    assert (account["texts"], account["kept"]) == (12 + 2 * 28, 12 + 8), "28 pairs of eight texts"
+    entry = run.manifest()["data"]["train"]
+    assert (entry["texts"], entry["kept"]) == (12 + 2 * 28, 12 + 8), "28 pairs of eight texts"
     assert run.manifest()["plan"]["steps"] == 2 * 4
 
     encoder = Encoder.load(run.folder / "encoder", precision="fp32")
@@ -92,11 +93,13 @@ def test_edacse_trains_on_the_chinese_sets(script: Callable[..., Any], data: Pat
         load_file(bert / "model.safetensors")["embeddings.word_embeddings.weight"],
         load_file(run.folder / "encoder" / "model.safetensors")["embeddings.word_embeddings.weight"],
     )
-    np.testing.assert_allclose(encoder.encode(TEXTS), peer(run.folder / "encoder", TEXTS), atol=1e-5)
+    np.testing.assert_allclose(encoder.encode(TEXTS), transformers_vectors(run.folder / "encoder", TEXTS), atol=1e-5)
 
     rows = [line.split("||") for line in (data / "zh/STS-B/cnsd-sts-dev.txt").read_text(encoding="utf-8").splitlines()]
-    sides = [peer(run.folder / "encoder", [row[side] for row in rows]).astype(np.float64) for side in (1, 2)]
+    sides = [
+        transformers_vectors(run.folder / "encoder", [row[side] for row in rows]).astype(np.float64) for side in (1, 2)
+    ]
     cosines = (sides[0] * sides[1]).sum(1) / np.prod([np.linalg.norm(side, axis=1) for side in sides], axis=0)
     expected = spearmanr(cosines, [float(row[3]) for row in rows]).statistic
-    found = json.loads((run.folder / "scores.json").read_text())["sts_dev_spearman"]
-    assert found["after"] == pytest.approx(expected, abs=1e-6)
+    rho = json.loads((run.folder / "scores.json").read_text())["sts_dev_spearman"]
+    assert rho["after"] == pytest.approx(expected, abs=1e-6)

@@ -3,6 +3,7 @@
 python -m pytest --import-mode=importlib tests/e2e/test_pretrain_cbcl.py
 """
 
+import csv
 import json
 import shlex
 import shutil
@@ -19,7 +20,7 @@ from transformers import BertModel
 
 import minbert
 from minbert.files import sha256_of
-from tasks import record
+from tasks import predict, record
 from tests.e2e.conftest import SAMPLE, script_of
 
 Script = Callable[..., Any]
@@ -119,7 +120,56 @@ def test_cross_encoder_feeds_joint_pairs(
     assert second.code == 0, second.err
     assert second.manifest()["settings"]["pooler"] == minbert.Encoder.load(second.folder / "encoder").pooler == "mean"
 
+    kept = predict.load(second.folder).model.sentence_encoder.state_dict()
+    started = minbert.BertModel.from_pretrained(tiny).state_dict()
+    assert all(torch.equal(kept[name], tensor) for name, tensor in started.items())
+
     # other weights under the same name
     (copy / "model.safetensors").write_bytes((first.folder / "encoder" / "model.safetensors").read_bytes())
     again = script(MULTITASK, *flags, "--max-steps", 3, "--resume", run_dir="second", weights=False)
     assert again.code == 2 and "data sentence encoder (" in again.err
+
+
+def dev_rows() -> list[dict[str, str]]:
+    with open(SAMPLE / "course" / "sts-dev.csv", encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def test_sts_presets_need_senteval_alone(script: Script, tmp_path: Path) -> None:
+    data = tmp_path / "senteval"
+    dev = data / "downstream" / "STS" / "STSBenchmark" / "sts-dev.csv"
+    dev.parent.mkdir(parents=True)
+    columns = ("id", "similarity", "sentence1", "sentence2")
+    rows = ["\t".join(["main", "f", "2012", *(row[name] for name in columns)]) for row in dev_rows()]
+    dev.write_text("\n".join(rows) + "\n")
+    triplets = SAMPLE / "nli" / "nli-triplets.csv"
+    flags = ("--preset", "sbert-nli-v2", "--triplets", triplets, "--data", data, "--epochs", 1, "--batch-size", 32)
+    run = script(PRETRAIN, *flags, data=False)
+    assert run.code == 0, run.err
+    entry = run.manifest()["data"]["sts_dev"]
+    assert (entry["name"], entry["file"], entry["kept"]) == ("stsb", str(dev), 50)
+    selection = {"keep": "best", "metric": "spearman", "patience": 0, "by_dev_pairs": True}
+    assert run.manifest()["selection"] == selection
+
+
+def test_harmful_training_keeps_the_start(script: Script, tiny: Path, tmp_path: Path) -> None:
+    """The dev pairs are scored by the starting encoder itself: any change makes it worse."""
+    rows = dev_rows()
+    encoder = minbert.Encoder.load(tiny, pooler="mean", precision="fp32")
+    scores_by_start = cosines_of(encoder, [(row["sentence1"], row["sentence2"]) for row in rows])
+    dev = tmp_path / "dev.tsv"
+    lines = []
+    for row, score in zip(rows, scores_by_start, strict=True):
+        lines.append(f"{row['sentence1']}\t{row['sentence2']}\t{5 * max(0, score):.7f}\n")
+    dev.write_text("sentence1\tsentence2\tscore\n" + "".join(lines))
+    flags = ("--sts-dev", dev, "--pooler", "mean", "--max-length", 64, "--epochs", 2, "--lr", 1e-2, "--keep", "best")
+    run = script(PRETRAIN, *flags)
+    assert run.code == 0, run.err
+    assert "best so far" not in run.out and "training did not help" in run.out
+    scores = json.loads((run.folder / "scores.json").read_text())
+    rho = scores["sts_dev_spearman"]
+    assert rho["before"] > 0.999 and rho["after"] == rho["before"]
+    assert (scores["step"], scores["best_step"], scores["last_step"]) == (0, 0, 7)
+    trained, started = (load_file(folder / "model.safetensors") for folder in (run.folder / "encoder", tiny))
+    assert all(torch.equal(trained[name], started[name]) for name in trained)
+    assert "after training (the encoder from before training)" in run.out

@@ -32,9 +32,7 @@ FLAGS = (*SHORT.split(), "--pooler", "mean", "--keep", "best")
 SYNONYMS = ("--synonyms", 3, "--synonyms-p", 0.5)
 
 
-def test_an_augmented_run_resumes_with_the_same_bits_but_not_with_another_wordnet(
-    script: Script, small_wordnet: Path
-) -> None:
+def test_augmented_run_resumes_bit_equal(script: Script, small_wordnet: Path) -> None:
     texts = (SAMPLE / "nli" / "nli-triplets.csv").read_text(encoding="utf-8").splitlines()
     assert len(wordnet.tag(texts, wordnet.WordNet(small_wordnet)).spans) > 10, "else this test shows nothing"
     where = {"NLTK_DATA": str(small_wordnet)}
@@ -44,7 +42,7 @@ def test_an_augmented_run_resumes_with_the_same_bits_but_not_with_another_wordne
     assert killed.code == -signal.SIGKILL and max(checkpoint.steps(killed.folder / "checkpoints")) == 9
     index = small_wordnet / wordnet.WORDNET / "index.adj"
     before = index.read_text()
-    index.write_text(before + "\n")
+    index.write_text("  1 Another licence.\n" + before)
     refused = script(PRETRAIN, *FLAGS, *SYNONYMS, "--resume", **where)
     assert refused.code == 2 and "data WordNet (" in refused.errors[0]
     index.write_text(before)
@@ -53,7 +51,7 @@ def test_an_augmented_run_resumes_with_the_same_bits_but_not_with_another_wordne
     assert resumed.rows() == whole.rows() and resumed.bits() == whole.bits()
 
 
-def test_synonyms_in_fine_tuning_are_written_and_trained_on(script: Script, small_wordnet: Path) -> None:
+def test_fine_tuning_writes_its_synonyms(script: Script, small_wordnet: Path) -> None:
     flags = ("--tasks", "sst", "--epochs", 1, "--batch-size", 75, "--lr", 1e-3)
     plain = script(MULTITASK, *flags, "--synonyms", "none", run_dir="plain")
     run = script(MULTITASK, *flags, "--synonyms", 2, "--synonyms-p", 1, NLTK_DATA=str(small_wordnet))

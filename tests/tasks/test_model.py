@@ -102,7 +102,7 @@ def test_predict_sentiment_is_encoder_and_head(make: Callable, pooler: str) -> N
 @torch.no_grad()
 @pytest.mark.parametrize("pooler", ["pooler", "mean"])
 @pytest.mark.parametrize("pairs", ["cross", "paper", "bi", "joint"])
-def test_predict_paraphrase_and_similarity_are_encoder_and_head(make: Callable, pairs: str, pooler: str) -> None:
+def test_pair_predictions_are_encoder_and_head(make: Callable, pairs: str, pooler: str) -> None:
     model = make(pairs, pooler=pooler)
     for parameter in model.encoder.parameters():  # as after training
         parameter.mul_(1.1)
@@ -128,7 +128,7 @@ def test_predict_paraphrase_and_similarity_are_encoder_and_head(make: Callable, 
     assert logit.shape == similarity.shape == (3,)
 
 
-def test_heads_drop_out_where_the_papers_do(make: Callable) -> None:
+def test_heads_drop_out_as_papers_do(make: Callable) -> None:
     heads = make(dropout=0.4).heads
     for layers, kinds in ((heads["sst"].layers, "DLRLRL"), (heads["sts"].inner.layers, "DLRDLRL")):
         assert "".join(type(layer).__name__[0] for layer in layers) == kinds
@@ -136,7 +136,7 @@ def test_heads_drop_out_where_the_papers_do(make: Callable) -> None:
 
 
 @torch.no_grad()
-def test_a_prediction_is_independent_of_batch_mates(make: Callable, examples: dict) -> None:
+def test_predictions_are_independent_of_batch_mates(make: Callable, examples: dict) -> None:
     model = make()
     for name, rows in examples.items():
         together = evaluate.outputs(model, model.tasks[name], rows, "fp32")
@@ -146,9 +146,7 @@ def test_a_prediction_is_independent_of_batch_mates(make: Callable, examples: di
             np.testing.assert_allclose(together[row], alone[0].numpy(), atol=1e-5, rtol=1e-4)
 
 
-def test_ranks_divide_the_batches_and_have_the_outputs_of_one(
-    make: Callable, examples: dict, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_have_outputs_of_one_process(make: Callable, examples: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     model, batches = make(), evaluate.batches_by_length
     monkeypatch.setattr(evaluate, "batches_by_length", lambda lengths, batch_tokens: batches(lengths, batch_tokens=99))
     monkeypatch.setattr(distributed, "world", lambda: 3)
@@ -187,7 +185,7 @@ def test_losses_are_sums_of_torch_losses(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_a_step_has_the_gradients_of_the_mean_loss(make: Callable, examples: dict, name: str) -> None:
+def test_step_has_gradients_of_mean_loss(make: Callable, examples: dict, name: str) -> None:
     rows = np.array([3, 1, 4, 15, 9, 2, 6])
     model = make().train()
     for dropout in (layer for layer in model.modules() if hasattr(layer, "p")):
@@ -209,7 +207,7 @@ def _kl(a: torch.Tensor, b: torch.Tensor) -> float:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_r_drop_adds_the_divergence_of_two_passes(make: Callable, examples: dict, name: str) -> None:
+def test_r_drop_adds_divergence_of_passes(make: Callable, examples: dict, name: str) -> None:
     rows, seen = np.arange(8), []
     model = make(dropout=0.3).train()
     model.heads[name].register_forward_hook(lambda _, given, out: seen.extend([given[0], out.detach()]))
@@ -230,7 +228,7 @@ def test_r_drop_adds_the_divergence_of_two_passes(make: Callable, examples: dict
 
 
 @pytest.mark.parametrize("frozen", [True, False])
-def test_last_linear_layer_leaves_the_encoder_as_it_was(make: Callable, examples: dict, frozen: bool) -> None:
+def test_last_linear_layer_freezes_the_encoder(make: Callable, examples: dict, frozen: bool) -> None:
     model = make(dropout=0.1, frozen=frozen).train()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     optimizer = AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
@@ -244,7 +242,7 @@ def test_last_linear_layer_leaves_the_encoder_as_it_was(make: Callable, examples
     assert {name for name in changed if name.startswith("heads.")} == {n for n in before if n.startswith("heads.sst")}
 
 
-def test_dropout_masks_belong_to_the_step_and_the_part(make: Callable, examples: dict) -> None:
+def test_dropout_depends_on_step_and_part(make: Callable, examples: dict) -> None:
     def loss(number: int, **more: int) -> float:
         return float(loss_of_step(model, examples, "sst", np.arange(8), number=number, **more))
 
@@ -256,7 +254,7 @@ def test_dropout_masks_belong_to_the_step_and_the_part(make: Callable, examples:
     assert len({first, loss(6), loss(5, seed=2), loss(5, accumulate=2)}) == 4
 
 
-def test_a_heads_masks_do_not_depend_on_what_the_encoder_draws(make: Callable, examples: dict) -> None:
+def test_head_dropout_is_independent_of_encoder(make: Callable, examples: dict) -> None:
     model = make(dropout=0.3, frozen=True).train()
     features, losses = model.features, []
     for draws in (0, 7):
@@ -265,7 +263,7 @@ def test_a_heads_masks_do_not_depend_on_what_the_encoder_draws(make: Callable, e
     assert losses[0] == losses[1]
 
 
-def test_the_outputs_of_the_kept_weights_are_those_of_the_latest_evaluation(make: Callable, examples: dict) -> None:
+def test_kept_outputs_are_the_latest_evaluation(make: Callable, examples: dict) -> None:
     model = make()
     evaluation = evaluate.DevEvaluation(model, examples, "fp32")
     evaluation()
@@ -275,7 +273,7 @@ def test_the_outputs_of_the_kept_weights_are_those_of_the_latest_evaluation(make
     assert not evaluation.outputs_of_kept(LoopState(step=9, kept_step=4)), "the latest outputs are of other weights"
 
 
-def test_probabilities_are_torchs_softmax_and_none_for_a_regression() -> None:
+def test_probabilities_equal_torch_softmax() -> None:
     logits = torch.randn(7, 5) * 4
     found = TASKS["sst"]().probabilities(logits.numpy())
     np.testing.assert_allclose(found, torch.softmax(logits.double(), 1).numpy(), rtol=1e-12)

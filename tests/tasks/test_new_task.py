@@ -49,7 +49,7 @@ def test_it_trains_and_predicts(reviews: Any, tiny: Path, tmp_path: Path) -> Non
     assert reviews.predict(outputs.detach().numpy()).tolist() == outputs.argmax(1).tolist()
 
 
-def test_its_head_predicts_a_users_own_sentences(
+def test_head_predicts_a_users_sentences(
     reviews: Any, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = finished_run(tmp_path / "run", tiny, tasks=reviews.name)
@@ -61,7 +61,7 @@ def test_its_head_predicts_a_users_own_sentences(
     assert [float(row[1]) for row in rows] == classes.tolist()
 
 
-def test_the_leaderboard_asks_for_no_more_files_than_before(reviews: Any, tmp_path: Path) -> None:
+def test_leaderboard_files_stay_the_same(reviews: Any, tmp_path: Path) -> None:
     files = predictions.check(made(tmp_path / "predictions"), SAMPLE)
     assert reviews.name in registry.TASKS
     assert {path.name.split("-")[0] for path in files} == {"sst", "para", "sts"} and len(files) == 6

@@ -78,4 +78,4 @@ def test_pairs_need_suitable_settings(tmp_path: Path, flags: dict[str, Any], mes
     with pytest.raises(UserError, match=message):
         find_data(PretrainSettings.of(**usual, **flags))
     for order in ("none", "random"):
-        assert find_data(PretrainSettings.of(**usual, order=order)).columns == 2
+        assert find_data(PretrainSettings.of(**usual, order=order)).num_texts == 2

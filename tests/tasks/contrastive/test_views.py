@@ -103,7 +103,7 @@ def test_every_counter_changes_the_draw(kind: type[View]) -> None:
 
 @pytest.mark.parametrize("protect", [False, True])
 @pytest.mark.parametrize("kind", CUTS)
-def test_gradients_pass_where_nothing_is_cut_and_nowhere_else(kind: type[View], protect: bool) -> None:
+def test_gradients_pass_where_nothing_is_cut(kind: type[View], protect: bool) -> None:
     ragged, draw, x = batch([12, 2, 7])
     changed = kind(0.3, protect).hidden(x.requires_grad_(), ragged, draw)
     weight = torch.rand_like(x) + 0.5

@@ -115,7 +115,7 @@ def test_stage_one_page_has_cosines(contrastive: MakeRun) -> None:
 def test_sessions_of_a_manifest_are_summed(multitask: MakeRun) -> None:
     folder = multitask()
     manifest = json.loads((folder / "manifest.json").read_text())
-    session = manifest.pop("parts")[0]
+    session = manifest["sessions"][0]
     (folder / "manifest.json").write_text(json.dumps(manifest | {"sessions": [session, session | {"seconds": 60.0}]}))
     facts = dict(page.facts(read_run(folder)))
     assert facts["wall time"] == "1 min 09 s" and "resumed 1" in facts["started"]
