@@ -54,6 +54,7 @@ class AdamW(torch.optim.Optimizer):
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "correct_bias": correct_bias}
         super().__init__(params, defaults)
         for group in self.param_groups:
+            # the highest rate of a schedule: `lr` is only its first value
             rate = group.get("peak_lr", group["lr"])
             decay = group["weight_decay"]
             if rate * decay >= 1:
@@ -134,6 +135,7 @@ class AdamW(torch.optim.Optimizer):
             m.mul_(beta1).add_(gradient, alpha=1 - beta1)
             v.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
             parameter.addcdiv_(m, v.sqrt().add_(group["eps"]), value=-rate)
+            # last, and by the rate without bias correction, as the course's handout has it
             parameter.mul_(1 - group["lr"] * group["weight_decay"])
 
     def _fused_update(self, parameters: list[Tensor], step: int, group: dict[str, Any]) -> None:

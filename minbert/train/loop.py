@@ -172,6 +172,7 @@ def fit(
             # one training step
             batch = plan.at(state.step)
             context = StepContext(training.seed, state.step, precision, device, scaler)
+            # to None: AdamW skips a parameter without gradient, such as another task's head
             optimizer.zero_grad(set_to_none=True)
             try:
                 metrics = train_step.backward(model, batch, context)
@@ -220,6 +221,7 @@ def fit(
                 raise Interrupted(f"stopped after step {state.step:,} of {plan.total:,}", stopping)
 
     state.kept_step = _kept_step(state, training)
+    # also the last step, from the file: so a run that is resumed after its end leaves the same weights
     checkpoint.load(run.checkpoints, state.kept_step, model)
     if distributed.rank() == 0:
         run.sync_metrics()

@@ -213,6 +213,7 @@ class RunFolder:
         self._content = {**manifest, **earlier, "sessions": [*sessions, session]}
         write_json(self._manifest, self._content)
 
+        # a row of the checkpoint's step may have been logged in a file that the new one hides
         if self._tracked != "none":
             self._tracker = track.Tracker(self.path, self._content, step, self._tracked)
             for row in self.metrics():
@@ -262,6 +263,7 @@ class RunFolder:
         if distributed.rank():
             return
         self._check_lock()
+        # opened for each row: nothing stays in a buffer if the process is killed
         with open(self._metrics, "a", encoding="utf-8") as file:
             file.write(json.dumps(row, allow_nan=False) + "\n")
         if self._tracker:

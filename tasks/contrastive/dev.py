@@ -150,6 +150,7 @@ def count_in_scored_sets(dev: DevSets, folder: Path) -> dict[str, int]:
 
 def count_in_training(train: Examples, dev: DevSets) -> int:
     """The number of dev pairs whose texts are both training texts; warns about them."""
+    # a pair counts if both texts are known: one alone says nothing of their similarity
     trained = {text_key(train.cache.text(row, 0)) for row in range(len(train))}
     total = 0
     for examples in dev.pairs.values():

@@ -83,6 +83,7 @@ class Evaluation:
             self.columns = triplets.cache.num_texts
             for column in range(self.columns):
                 texts += [triplets.sentence(row, column) for row in rows[:TRIPLETS_EVALUATED].tolist()]
+        # training triplets and scored pairs repeat their sentences
         self.texts, self.index = distinct(map(tuple, texts))
 
     def score(self) -> tuple[float | None, dict[str, Any]]:
