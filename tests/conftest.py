@@ -42,15 +42,14 @@ WORDS = "the a cat dog bird sat sleeps runs on under mat tree is not very happy 
 LONGEST = (
     *("e2e/test_multitask_train.py", "e2e/test_pretrain_cbcl.py", "e2e/test_resume.py", "e2e/golden/test_golden.py"),
     *("ablations/test_run.py", "test_install.py", "e2e/test_ranks.py", "e2e/test_scripts_bad_input.py"),
-    *("test_benchmarks.py", "tasks/report/test_browser.py", "minbert/test_hub.py"),
-    *("e2e/test_synonym_runs.py", "e2e/test_posix.py", "e2e/test_track.py"),
+    *("e2e/test_synonym_runs.py", "e2e/test_posix.py"),
 )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest files first."""
-    places = {str(Path(__file__).parent / name): place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: places.get(str(item.path), len(places)))
+    order = {str(Path(__file__).parent / name): number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(str(item.path), len(order)))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -172,15 +171,16 @@ def _write_wordnet(folder: Path, *synsets: tuple[str, dict[str, int]], rude: tup
 
     The lemmas in `rude` are marked as disparaging, as WordNet marks them.
     """
-    place, names = folder / "corpora" / "wordnet", {"n": "noun", "v": "verb", "a": "adj", "r": "adv"}
-    place.mkdir(parents=True, exist_ok=True)
-    (place / "lexnames").write_text("00\tadj.all\t3\n", encoding="utf-8")
+    names = {"n": "noun", "v": "verb", "a": "adj", "r": "adv"}
+    wordnet = folder / "corpora" / "wordnet"
+    wordnet.mkdir(parents=True, exist_ok=True)
+    (wordnet / "lexnames").write_text("00\tadj.all\t3\n", encoding="utf-8")
     offsets: dict[str, dict[str, list[int]]] = {part: {} for part in names}
     data, counts = dict.fromkeys(names, ""), []
     for number, (part, lemmas) in enumerate([("n", {"disparagement": 0}), *synsets]):
         offset = len(data[part])
         words = " ".join(f"{lemma.replace(' ', '_')} {number:x}" for lemma in lemmas)
-        marks = "".join(f" ;u 00000000 n {place:02x}00" for place, lemma in enumerate(lemmas, 1) if lemma in rude)
+        marks = "".join(f" ;u 00000000 n {position:02x}00" for position, lemma in enumerate(lemmas, 1) if lemma in rude)
         frames = " 01 + 02 00" if part == "v" else ""
         pointers = f"{marks.count(';u'):03d}{marks}{frames}"
         data[part] += f"{offset:08d} 00 {part} {len(lemmas):02x} {words} {pointers} | of a test  \n"
@@ -190,15 +190,15 @@ def _write_wordnet(folder: Path, *synsets: tuple[str, dict[str, int]], rude: tup
             kind = "nvar".index(part) + 1
             counts.append(f"{name}%{kind}:00:{number:02d}:: 1 {count}\n")
     for part, name in names.items():
-        index = "".join(
-            f"{lemma} {part} {len(found)} 0 {len(found)} 0 {' '.join(f'{one:08d}' for one in found)}\n"
-            for lemma, found in sorted(offsets[part].items())
-        )
-        (place / f"data.{name}").write_text(data[part], encoding="utf-8")
-        (place / f"index.{name}").write_text(index, encoding="utf-8")
-        (place / f"{name}.exc").write_text("", encoding="utf-8")
-    (place / "cntlist.rev").write_text("".join(counts), encoding="utf-8")
-    (place / "index.sense").write_text("", encoding="utf-8")
+        index = ""
+        for lemma, of_lemma in sorted(offsets[part].items()):
+            numbers = " ".join(f"{offset:08d}" for offset in of_lemma)
+            index += f"{lemma} {part} {len(of_lemma)} 0 {len(of_lemma)} 0 {numbers}\n"
+        (wordnet / f"data.{name}").write_text(data[part], encoding="utf-8")
+        (wordnet / f"index.{name}").write_text(index, encoding="utf-8")
+        (wordnet / f"{name}.exc").write_text("", encoding="utf-8")
+    (wordnet / "cntlist.rev").write_text("".join(counts), encoding="utf-8")
+    (wordnet / "index.sense").write_text("", encoding="utf-8")
     tags = {"n": "NN", "v": "VB", "a": "JJ", "r": "RB"}
     tagged = {form: tags[part] for part, lemmas in synsets for word in lemmas for form in (word, word.capitalize())}
     tagger = folder / "taggers" / "averaged_perceptron_tagger_eng"

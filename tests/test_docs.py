@@ -69,12 +69,12 @@ def commands() -> list[str]:
             if not language:
                 lines += code.replace("\\\n", " ").splitlines()
         lines += re.findall(r"`([^`]*)`", prose(page))
-    found = []
+    matches = []
     for line in lines:
         match = COMMAND.search(line.partition(" #")[0])
         if match and "--" in match[0]:
-            found.append(" ".join(match[0].split()))
-    return list(dict.fromkeys(found))
+            matches.append(" ".join(match[0].split()))
+    return list(dict.fromkeys(matches))
 
 
 @pytest.mark.parametrize("command", commands())

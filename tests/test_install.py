@@ -75,6 +75,7 @@ multitask_train.command()
 """
 
 
+@pytest.mark.slow
 def test_both_stages_run_from_another_folder(commands: Path, tiny: Path, tmp_path: Path) -> None:
     data = ROOT / "data" / "sample"
     words = ("--preset", "sample", "--max-steps", "2", "--data", data, "--weights", tiny, "--max-length", "24")
@@ -89,6 +90,7 @@ def test_both_stages_run_from_another_folder(commands: Path, tiny: Path, tmp_pat
     assert (tmp_path / "runs/multitask/predictions/sst-test-output.csv").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [*PYPROJECT["project"]["scripts"]])
 def test_every_command_has_help(command: str, commands: Path, tmp_path: Path) -> None:
     assert "usage: " in output_of(commands / command, "--help", folder=tmp_path)
@@ -100,5 +102,5 @@ def test_lock_fits_every_requirement() -> None:
     extras = PYPROJECT["project"]["optional-dependencies"]
     asked = [line.partition("#")[0] for line in (ROOT / "requirements.txt").read_text().splitlines()]
     asked += [line for words in extras.values() for line in words if not line.startswith("minbert[")]
-    for one in map(Requirement, filter(None, asked)):
-        assert one.specifier.contains(locked[canonicalize_name(one.name)]), one
+    for requirement in map(Requirement, filter(None, asked)):
+        assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)]), requirement

@@ -37,9 +37,9 @@ class Toy:
             loss = Toy.loss(model, batch.rows)
             context.scaled(loss).backward()
             self.after.get(context.step, lambda *_: None)(model, self.optimizer)
-            given = self.scalars.get(context.step, {})
+            scalars = self.scalars.get(context.step, {})
             return {"loss": loss.detach()} | {
-                name: torch.tensor(value, dtype=torch.float64) for name, value in given.items()
+                name: torch.tensor(value, dtype=torch.float64) for name, value in scalars.items()
             }
 
     @staticmethod

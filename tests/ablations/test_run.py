@@ -36,7 +36,7 @@ def study(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The command of a study with one arm that fails; its other runs are finished."""
     folder = tmp_path_factory.mktemp("ablations")
     head = (ROOT / "ablations" / "studies" / "sample.toml").read_text().partition("[axes]")[0]
-    arms = f'[arms]\n"0.05" = {{}}\n"0.1" = {{ temperature = 0.1 }}\ngone = {{ weights = "{folder}" }}\n'
+    arms = f'[arms]\n"0.05" = {{}}\ngone = {{ weights = "{folder}" }}\n'
     (folder / "sample.toml").write_text(
         head.replace('preset = "sample"', f'preset = "sample"\nweights = "{tiny}"') + arms
     )
@@ -53,10 +53,10 @@ def folder_of(study: list[str]) -> Path:
 def test_tables_hold_the_scores(study: list[str]) -> None:
     folder = folder_of(study)
     content = json.loads((folder / "table.json").read_text())
-    scores = json.loads((folder / "0.1" / "seed-1" / "scores.json").read_text())
+    scores = json.loads((folder / "0.05" / "seed-1" / "scores.json").read_text())
     values = pd.DataFrame(**content["values"]).set_index(["group", "metric"])["value"]
-    assert values["0.1", "sts_dev_spearman"] == pytest.approx(scores["sts_dev_spearman"]["after"], abs=1e-6)
-    assert "| 0.1 | 2 of 2 | 1 |" in (folder / "table.md").read_text()
+    assert values["0.05", "sts_dev_spearman"] == pytest.approx(scores["sts_dev_spearman"]["after"], abs=1e-6)
+    assert "| 0.05 | 2 of 2 | 1 |" in (folder / "table.md").read_text()
     assert (folder / "figure.svg").is_file()
 
 
@@ -76,24 +76,6 @@ def test_other_settings_are_refused(study: list[str]) -> None:
         run(*study, "--set", "limit=50", "--dry-run")
 
 
-def test_records_of_other_versions_are_accepted(study: list[str]) -> None:
-    path = folder_of(study) / "0.1" / "seed-1" / "manifest.json"
-    text = path.read_text()
-    manifest = json.loads(text)
-    # the name of a flag before it was renamed
-    manifest["all_settings"]["technique"] = manifest["all_settings"].pop("difficulty")
-    path.write_text(json.dumps(manifest))
-    try:
-        assert run(*study, "--dry-run") == 0
-    finally:
-        path.write_text(text)
-
-
-def test_threads_of_the_user_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert script.Runner(jobs=2).threads == "3"
-
-
 def test_missing_data_fails_once(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--data"):
         run("sample", "--data", str(tmp_path), "--runs", str(tmp_path))
@@ -104,7 +86,7 @@ def test_missing_data_fails_once(tmp_path: Path) -> None:
 def test_stopped_study_is_resumed(study: list[str], tmp_path: Path) -> None:
     words = [str(tmp_path) if word == str(folder_of(study).parent) else word for word in study]
     process = subprocess.Popen([sys.executable, str(ROOT / "ablations" / "run.py"), *words])
-    arm = tmp_path / "sample" / "0.1" / "seed-1"
+    arm = tmp_path / "sample" / "0.05" / "seed-1"
     while not (arm / "manifest.json").is_file():
         time.sleep(0.05)
         assert process.poll() is None
@@ -112,5 +94,5 @@ def test_stopped_study_is_resumed(study: list[str], tmp_path: Path) -> None:
     assert process.wait() == 130
     assert not (arm / "scores.json").is_file()
     assert run(*words) == 1, "the arm that fails"
-    whole = folder_of(study) / "0.1" / "seed-1"
+    whole = folder_of(study) / "0.05" / "seed-1"
     assert (arm / "scores.json").read_text() == (whole / "scores.json").read_text()

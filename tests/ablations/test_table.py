@@ -16,7 +16,6 @@ from ablations.study import ArmRun, Study, read_study, runs_of
 from tasks import compare, intervals
 from tasks.record import PredictedRows, TaskScores, write_rows
 
-RANDOM = np.random.default_rng(5)
 MANIFEST = {"all_settings": {"tasks": "sts"}}
 ABOUT: dict[str, Any] = {
     "command": "python ablations/run.py STUDY",
@@ -29,16 +28,16 @@ ABOUT: dict[str, Any] = {
 }
 
 
-def write_run(one: ArmRun, gold: np.ndarray, noise: float) -> TaskScores:
+def write_run(run: ArmRun, gold: np.ndarray, noise: float, random: np.random.Generator) -> TaskScores:
     """Write a finished run whose predictions are the gold scores with some noise."""
-    predicted = np.round(gold + RANDOM.normal(0, noise, len(gold)), 6)
+    predicted = np.round(gold + random.normal(0, noise, len(gold)), 6)
     rows = PredictedRows([str(row) for row in range(len(gold))], [("a", "b")] * len(gold), gold, predicted, None)
-    write_rows(one.folder, "sts", rows)
+    write_rows(run.folder, "sts", rows)
     score = float(intervals.scores("Pearson's r", predicted, gold))
     task = {"title": "similarity", "metric": "Pearson's r", "score": score, "rows": len(gold), "per_class": []}
-    (one.folder / "manifest.json").write_text(json.dumps(MANIFEST))
+    (run.folder / "manifest.json").write_text(json.dumps(MANIFEST))
     scores = {"dev_norm": (score + 1) / 2, "tasks": {"sts": task}, "step": 9, "last_step": 9}
-    (one.folder / "scores.json").write_text(json.dumps(scores))
+    (run.folder / "scores.json").write_text(json.dumps(scores))
     return TaskScores("sts", "similarity", "Pearson's r", score, len(gold), rows=rows)
 
 
@@ -54,9 +53,10 @@ def test_interval_over_rows_is_paired(tmp_path: Path) -> None:
     study = read_study("pair-input")
     noise = {"cross": 1.0, "paper": 1.3}
     # a seed that one arm lacks is left out
-    runs = [one for one in runs_of(study, [1, 2, 3], "", tmp_path) if one.arm.name in noise][:-1]
-    gold = RANDOM.uniform(0, 5, 200)
-    tasks = {(one.arm.name, one.seed): {"sts": write_run(one, gold, noise[one.arm.name])} for one in runs}
+    runs = [run for run in runs_of(study, [1, 2, 3], "", tmp_path) if run.arm.name in noise][:-1]
+    random = np.random.default_rng(5)
+    gold = random.uniform(0, 5, 200)
+    tasks = {(run.arm.name, run.seed): {"sts": write_run(run, gold, noise[run.arm.name], random)} for run in runs}
     first = [tasks["cross", seed] for seed in (1, 2)]
     second = [tasks["paper", seed] for seed in (1, 2)]
     expected, _ = compare.differences(first, second, resamples=1000)
@@ -85,26 +85,18 @@ def test_table_shows_paper_and_difference() -> None:
     assert "| none+shuffle | 1 | 61.00 | +1.00 | – |" in lines
 
 
-def test_quoted_rows_and_slips() -> None:
-    study = read_study("selfccl")
-    text = markdown(study, frame_of(("sbert-nli-v2", 1, "sts/avg.", 0.8), ("simcse-sup", 1, "transfer/SUBJ", 0.9)))
-    assert text.count("| GloVe, mean: quoted from SelfCCL, Tables 4 and 5 ") == 3
-    assert "84.81\\*" in text
-    assert "simcse-sup, transfer/SUBJ: SimCSE's own table has 94.81." in text
-
-
 def test_step_0_is_not_trained(tmp_path: Path) -> None:
-    runs = [one for one in runs_of(read_study("selfccl"), [1, 2], "", tmp_path) if one.arm.name == "simcse-sup"]
-    for one, kept in zip(runs, (0, 125), strict=True):
-        one.folder.mkdir(parents=True)
-        (one.folder / "scores.json").write_text(json.dumps({"step": kept, "last_step": 160}))
+    runs = [run for run in runs_of(read_study("selfccl"), [1, 2], "", tmp_path) if run.arm.name == "simcse-sup"]
+    for run, kept in zip(runs, (0, 125), strict=True):
+        run.folder.mkdir(parents=True)
+        (run.folder / "scores.json").write_text(json.dumps({"step": kept, "last_step": 160}))
     assert table.steps_of(runs) == {"simcse-sup": "0 to 125 of 160, 1 not trained"}
     assert table.steps_of(runs[:1]) == {"simcse-sup": "0 of 160, not trained"}
 
 
 def test_measured_arm_has_no_seed(tmp_path: Path) -> None:
     study = read_study("sick")
-    runs = [one for one in runs_of(study, [1, 2, 3], "", tmp_path) if one.arm.measured]
+    runs = [run for run in runs_of(study, [1, 2, 3], "", tmp_path) if run.arm.measured]
     path = tmp_path / "untrained" / "seed-1" / "suites" / "sick" / "sts.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"results": [{"set": "SICK-R", "measure": "spearman", "value": 0.5}]}))

@@ -138,13 +138,13 @@ def script(runner: Script, tmp_path: Path) -> Script:
 @pytest.fixture(scope="session")
 def shared(runner: Script, tmp_path_factory: pytest.TempPathFactory) -> Script:
     """As `script`, but a command runs once for all tests of the session; they leave its run folder as it is."""
-    known: dict[str, Run] = {}
+    runs: dict[str, Run] = {}
 
-    def get(*command: Any, **how: Any) -> Run:
-        key = repr((command, how))
-        if key not in known:
-            known[key] = runner(tmp_path_factory.mktemp("shared"), *command, **how)
-        return known[key]
+    def get(*command: Any, **options: Any) -> Run:
+        key = repr((command, options))
+        if key not in runs:
+            runs[key] = runner(tmp_path_factory.mktemp("shared"), *command, **options)
+        return runs[key]
 
     return get
 

@@ -37,14 +37,14 @@ def write(path: Path, lines: list[str]) -> None:
 def data(tmp_path: Path) -> Path:
     """Two of the Chinese sets: questions with a label, and scored pairs for training and evaluation."""
     folder = tmp_path / "data"
-    questions, others = TEXTS[:12], TEXTS[12:]
+    questions, statements = TEXTS[:12], TEXTS[12:]
     pairs = [
         f"{number}\t{a}\t{b}\t0" for number, (a, b) in enumerate(zip(questions[::2], questions[1::2], strict=True))
     ]
     write(folder / "zh/ATEC/atec_nlp_sim_train.csv", pairs)
     for split in ("train", "dev"):
-        shown = others if split == "train" else TEXTS
-        scored = [f"{split}-{n}||{a}||{b}||{n % 6}" for n, (a, b) in enumerate(combinations(shown[:8], 2))]
+        texts = statements if split == "train" else TEXTS
+        scored = [f"{split}-{n}||{a}||{b}||{n % 6}" for n, (a, b) in enumerate(combinations(texts[:8], 2))]
         write(folder / f"zh/STS-B/cnsd-sts-{split}.txt", scored)
     return folder
 

@@ -56,8 +56,8 @@ def test_run_folder_is_complete(script: Script) -> None:
     assert manifest["settings"]["pooler"] == minbert.Encoder.load(folder / "encoder").pooler == "pooler"
     assert {"settings", "weights", "environment", "data", "plan", "preset", "overrides", "precision"} <= manifest.keys()
     for split in ("train", "dev", "test"):
-        for account in manifest["data"][split].values():
-            assert account["read"] == account["kept"] + len(account["skipped"])
+        for entry in manifest["data"][split].values():
+            assert entry["read"] == entry["kept"] + len(entry["skipped"])
     kinds = [row["kind"] for row in run.rows()]
     assert kinds.count("evaluation") == 2
     written = [(folder / name).stat().st_mtime_ns for name in ("scores.json", "manifest.json", "report.html")]
@@ -103,11 +103,11 @@ def check_encoder(folder: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("name", [MULTITASK, PRETRAIN])
+@pytest.mark.parametrize("name", [MULTITASK, pytest.param(PRETRAIN, marks=pytest.mark.slow)])
 def test_short_run_is_whole(script: Script, tmp_path: Path, name: str) -> None:
     """A second one has the same bits, whose output nobody reads, and tokenises nothing again."""
-    how = "--limit 20 --batch-size 8 --max-steps 7 --log-every 2 --lr 5e-4 --lr-schedule linear"
-    flags = (*how.split(), *(("--order", "none") if name == PRETRAIN else ()))
+    usual = "--limit 20 --batch-size 8 --max-steps 7 --log-every 2 --lr 5e-4 --lr-schedule linear"
+    flags = (*usual.split(), *(("--order", "none") if name == PRETRAIN else ()))
     cache = tmp_path / "cache"
     run = script(name, *flags, MINBERT_CACHE=str(cache))
     assert run.code == 0, run.err
@@ -126,8 +126,8 @@ def test_short_run_is_whole(script: Script, tmp_path: Path, name: str) -> None:
 
 
 def test_limit_eval_and_keep_last_hold(script: Script) -> None:
-    how = ("--epochs", 3, "--lr", 5e-3, "--keep", "last", "--pooler", "mean", "--pairs", "joint", "--limit-eval", 30)
-    run = script(MULTITASK, *how)
+    flags = ("--epochs", 3, "--lr", 5e-3, "--keep", "last", "--pooler", "mean", "--pairs", "joint", "--limit-eval", 30)
+    run = script(MULTITASK, *flags)
     assert run.code == 0, run.err
     for short, (dev, test, _) in SOURCES.items():
         for split, source in (("dev", dev), ("test", test)):
@@ -167,8 +167,8 @@ def test_dev_rows_without_labels_are_predicted(script: Script, tmp_path: Path) -
     (tmp_path / "quora.csv").write_text("\n".join(lines) + "\n")
     flags = [f"--{short}_{split}_out" for short in SOURCES for split in ("dev", "test")]
     paths = [tmp_path / f"{flag.strip('-')}.txt" for flag in flags]
-    given = [part for pair in zip(flags, paths, strict=True) for part in pair]
-    run = script(MULTITASK, "--max-steps", 3, "--para_dev", tmp_path / "quora.csv", *given)
+    out_flags = [part for pair in zip(flags, paths, strict=True) for part in pair]
+    run = script(MULTITASK, "--max-steps", 3, "--para_dev", tmp_path / "quora.csv", *out_flags)
     assert run.code == 0, run.err
     for path in paths:
         assert path.read_bytes().startswith(HEADERS[path.name.split("_")[0]])
@@ -180,8 +180,8 @@ def test_dev_rows_without_labels_are_predicted(script: Script, tmp_path: Path) -
     assert rows.ids == expected and np.flatnonzero(np.isnan(rows.gold)).tolist() == [2]
     assert rows.texts[0] == tuple(map(readers.clean_pair, lines[1].split("\t")[2:4]))
     assert json.loads((run.folder / "scores.json").read_text())["tasks"]["quora"]["rows"] == 48
-    account = run.manifest()["data"]["dev"]["quora"]
-    assert [row["line"] for row in account["skipped"]] == [6] and [row["line"] for row in account["noted"]] == [4]
+    entry = run.manifest()["data"]["dev"]["quora"]
+    assert [row["line"] for row in entry["skipped"]] == [6] and [row["line"] for row in entry["noted"]] == [4]
     assert any("1 of 50 rows skipped" in line for line in run.err.splitlines())
 
     header, *rows = (COURSE / "quora-dev.csv").read_text().splitlines()

@@ -82,6 +82,7 @@ class Disk:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc, as Linux has it")
 def test_power_loss_resumes_bit_equal(tmp_path: Path, toy: Any) -> None:
     losses: list[tuple[Path, int]] = []  # what is left of the run, and the newest step whose checkpoint was written
     chance = random.Random(5)

@@ -54,18 +54,19 @@ def torchrun(script: str, tiny: Path, folder: Path, *flags: Any, restarts: int =
     return subprocess.Popen([*map(str, command)], stderr=subprocess.PIPE, text=True, cwd=ROOT, env=variables)
 
 
-@pytest.mark.parametrize("count", [1, pytest.param(30, marks=pytest.mark.slow)])
-def test_every_launch_ends_well(tiny: Path, tmp_path: Path, count: int) -> None:
-    for number in range(count):
+@pytest.mark.slow
+def test_every_launch_ends_well(tiny: Path, tmp_path: Path) -> None:
+    for number in range(10):
         folder = tmp_path / f"run{number}"
         flags = ("--max-steps", 2, "--batch-size", 8, "--tasks", "sst", "--limit", 16)
         with torchrun("multitask_train.py", tiny, folder, *flags) as process:
-            _, said = process.communicate(timeout=300)
-        assert process.returncode == 0, said
+            _, stderr = process.communicate(timeout=300)
+        assert process.returncode == 0, stderr
         assert {"encoder", "scores.json", "predictions", "report.html"} <= {path.name for path in folder.iterdir()}
-        assert "terminate called" not in said
+        assert "terminate called" not in stderr
 
 
+@pytest.mark.slow
 def test_ranks_wait_for_the_first(script: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SLOW_TO_SAVE)
     done = script("", argv=[str(tmp_path / "slow.py"), "--run-dir", str(tmp_path / "run")], ranks=2)
@@ -91,13 +92,14 @@ def test_gradients_equal_one_process(
     assert run.codes == [0] * world, run.err
     several = [load_file(tmp_path / f"rank-{rank}") for rank in range(world)]
     for name in ranks.VARIANTS:
-        parts = [one for one in alone if one.startswith(f"{name}: ") and not one.endswith((": loss", ": hash"))]
+        parts = [key for key in alone if key.startswith(f"{name}: ") and not key.endswith((": loss", ": hash"))]
         assert len(parts) > 30 and ("softmax" not in name or f"{name}: classifier.weight" in parts)
-        for rank, found in enumerate(several):
-            assert found.keys() == alone.keys()
-            assert torch.equal(found[f"{name}: hash"], several[0][f"{name}: hash"]), f"{name}: rank {rank} drifts"
-            torch.testing.assert_close(found[f"{name}: loss"], alone[f"{name}: loss"], atol=0, rtol=1e-6)
-            ours, theirs = (torch.cat([all[one].double().ravel() for one in parts]) for all in (found, alone))
+        for rank, tensors in enumerate(several):
+            assert tensors.keys() == alone.keys()
+            assert torch.equal(tensors[f"{name}: hash"], several[0][f"{name}: hash"]), f"{name}: rank {rank} drifts"
+            torch.testing.assert_close(tensors[f"{name}: loss"], alone[f"{name}: loss"], atol=0, rtol=1e-6)
+            ours = torch.cat([tensors[key].double().ravel() for key in parts])
+            theirs = torch.cat([alone[key].double().ravel() for key in parts])
             assert (ours - theirs).norm() <= 1e-6 * theirs.norm(), f"{name}: {(ours - theirs).norm() / theirs.norm()}"
 
 
@@ -177,8 +179,8 @@ def test_torchrun_restart_is_bit_equal(script: Callable[..., Any], tiny: Path, t
     with saving(run, tiny, 1) as process:
         first_rank = (run.path / ".minbert.lock").read_text().split()[1]
         os.kill(int(first_rank), signal.SIGKILL)
-        _, said = process.communicate(timeout=200)
-    assert process.returncode == 0, said
+        _, stderr = process.communicate(timeout=200)
+    assert process.returncode == 0, stderr
     resumed = replace(whole, folder=run.path)
     sessions = [(session["from_step"], session["to_step"]) for session in resumed.manifest()["sessions"]]
     assert len(sessions) == 2 and 0 < sessions[1][0] < sessions[1][1] == whole.rows()[-1]["step"], sessions
@@ -187,15 +189,12 @@ def test_torchrun_restart_is_bit_equal(script: Callable[..., Any], tiny: Path, t
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
-def test_stopped_torchrun_resumes_bit_equal(
-    script: Callable[..., Any], tiny: Path, tmp_path: Path, number: signal.Signals
-) -> None:
+def test_stopped_torchrun_resumes_bit_equal(script: Callable[..., Any], tiny: Path, tmp_path: Path) -> None:
     whole, run = script(PRETRAIN, *LONG, run_dir="whole", ranks=2), RunFolder(tmp_path / "run")
     with saving(run, tiny, 0) as process:
-        process.send_signal(number)
-        _, said = process.communicate(timeout=200)
-    assert "; resume with: " in said and process.returncode != 0, said
+        process.send_signal(signal.SIGTERM)
+        _, stderr = process.communicate(timeout=200)
+    assert "; resume with: " in stderr and process.returncode != 0, stderr
     resumed = script(PRETRAIN, *LONG, "--resume", ranks=2)
     assert resumed.codes == [0, 0], resumed.err
     sessions = [(session["from_step"], session["to_step"]) for session in resumed.manifest()["sessions"]]

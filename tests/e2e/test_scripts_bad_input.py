@@ -76,7 +76,7 @@ def test_bad_command_line_is_refused(script: Script, tmp_path: Path, name: str) 
     assert [path.name for path in (tmp_path / "taken").iterdir()] == ["thesis.tex"]
 
 
-@pytest.mark.parametrize("name", [MULTITASK, PRETRAIN])
+@pytest.mark.parametrize("name", [MULTITASK, pytest.param(PRETRAIN, marks=pytest.mark.slow)])
 def test_existing_run_folder_is_kept(script: Script, tiny_copy: Callable[..., Path], name: str) -> None:
     """A changed setting is refused before the weights are read."""
     weights = tiny_copy()

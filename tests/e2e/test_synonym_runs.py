@@ -51,6 +51,7 @@ def test_augmented_run_resumes_bit_equal(script: Script, small_wordnet: Path) ->
     assert resumed.rows() == whole.rows() and resumed.bits() == whole.bits()
 
 
+@pytest.mark.slow
 def test_fine_tuning_writes_its_synonyms(script: Script, small_wordnet: Path) -> None:
     flags = ("--tasks", "sst", "--epochs", 1, "--batch-size", 75, "--lr", 1e-3)
     plain = script(MULTITASK, *flags, "--synonyms", "none", run_dir="plain")

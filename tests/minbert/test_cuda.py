@@ -96,11 +96,11 @@ def test_vectors_equal_the_cpu(tiny: Path, precision: str) -> None:
     ragged = Ragged.from_lists([[2, *range(5, 5 + n), 3] for n in (4, 1, 30, 4, 9)])
     model = accelerate(BertModel.from_pretrained(tiny))
     wanted = model.pooled(ragged)
-    there = torch.device("cuda")
-    model.to(there)
-    with autocast(precision, there):
-        found = model.pooled(ragged.to(there))
-    torch.testing.assert_close(found.float().cpu(), wanted, atol=3 * TOLERANCE[precision], rtol=0)
+    gpu = torch.device("cuda")
+    model.to(gpu)
+    with autocast(precision, gpu):
+        vectors = model.pooled(ragged.to(gpu))
+    torch.testing.assert_close(vectors.float().cpu(), wanted, atol=3 * TOLERANCE[precision], rtol=0)
 
 
 @pytest.mark.parametrize("pooler", pooling.NAMES)

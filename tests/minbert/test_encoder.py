@@ -45,8 +45,8 @@ def test_equals_sentence_transformers_on_minilm(
     """Unit vectors in fp32 agree to 1e-6, with the same call."""
     expected, actual = theirs.encode(SENTENCES, **options), encoder.encode(SENTENCES, **options)
     assert encoder.pooler == "mean" and type(actual) is type(expected) and actual.dtype == expected.dtype
-    one = theirs.encode(SENTENCES[0], **options)
-    assert encoder.encode(SENTENCES[0], **options).shape == one.shape
+    single = theirs.encode(SENTENCES[0], **options)
+    assert encoder.encode(SENTENCES[0], **options).shape == single.shape
     assert encoder.encode([], **options).shape == (0, 384)
     if "normalize_embeddings" in options:
         np.testing.assert_allclose(np.linalg.norm(actual, axis=1), 1, atol=1e-6)

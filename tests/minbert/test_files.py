@@ -50,8 +50,7 @@ def test_new_folder_replaces_after_success(tmp_path: Path, existing: bool, error
     assert names(path.parent) == ["folder"] * bool(left) and (not left or names(path) == left)
 
 
-def test_devices_and_links_stay(tmp_path: Path) -> None:
-    """First the pipe: where it is replaced, the test ends before it takes the machine's null device away."""
+def test_pipes_and_links_stay(tmp_path: Path) -> None:
     pipe, link, target = tmp_path / "pipe", tmp_path / "link", tmp_path / "target"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # it waits for no writer
@@ -61,8 +60,6 @@ def test_devices_and_links_stay(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="pipe: is not a regular file"), replacing(pipe):
         pass
     assert pipe.is_fifo()
-    write_atomic(Path("/dev/null"), "new")
-    assert Path("/dev/null").is_char_device()
     target.write_text("old")
     link.symlink_to(target)
     write_atomic(link, "new")

@@ -18,15 +18,15 @@ CPU = torch.device("cpu")
 
 def test_only_illegal_instructions_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precision, "amx_crashes", precision.amx_crashes.__wrapped__)  # without its cache
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
+    monkeypatch.setattr(precision, "cpu_has", lambda feature: True)
     for killed_by, crashes in ((signal.SIGILL, True), (signal.SIGKILL, False)):
         monkeypatch.setattr(torch, "ones", lambda *_, dtype, by=killed_by: os.kill(os.getpid(), by))
         assert precision.amx_crashes() == crashes and precision.supports_bf16(CPU) != crashes
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    monkeypatch.setattr(precision, "cpu_has", lambda feature: False)
     assert not precision.amx_crashes()
 
 
-@pytest.mark.skipif(not torch.cpu._is_amx_tile_supported(), reason="the processor has no AMX")
+@pytest.mark.skipif(not precision.cpu_has("amx_tile"), reason="the processor has no AMX")
 def test_bf16_products_run_after_choice() -> None:
     """In a fresh process, because oneDNN chooses its instructions once."""
     product = (

@@ -59,7 +59,7 @@ CONTENTS = [[*ROWS, FACTS], [SKIPPED[0], *ROWS[:2], SKIPPED[1], ROWS[2]], [], [S
 
 @pytest.mark.parametrize("content", CONTENTS)
 def test_what_goes_in_comes_out(source: Path, tokenizer: Tokenizer, content: list[Any]) -> None:
-    rows, skipped = ([one for one in content if isinstance(one, kind)] for kind in (Row, Issue))
+    rows, skipped = ([item for item in content if isinstance(item, kind)] for kind in (Row, Issue))
     for _ in ("built", "opened"):
         cache = load(source, content, "pairs", tokenizer)
         check(cache, rows, tokenizer)
@@ -68,7 +68,7 @@ def test_what_goes_in_comes_out(source: Path, tokenizer: Tokenizer, content: lis
         entry = cache.manifest_entry()
         assert (entry["read"], entry["kept"]) == (len(rows) + len(skipped), len(rows))
         assert cache.first(1).read == cache.read == entry["read"]
-        assert entry["skipped"] == [{"line": one.line, "why": one.reason} for one in skipped]
+        assert entry["skipped"] == [{"line": item.line, "why": item.reason} for item in skipped]
 
 
 def test_a_moved_file_is_a_hit(source: Path, tokenizer: Tokenizer) -> None:

@@ -99,13 +99,15 @@ def multitask(tmp_path: Path) -> Callable[..., Path]:
                 evaluation = {"kind": "evaluation", "step": step, "score": 0.5, "best": step == 20, "seconds": 1.0}
                 metrics.append(evaluation | scores)
         _write(folder, settings, data, metrics, plan=describe(plan), training_rows=sizes)
-        made = {task: make_rows(task, rows, seed, skill, texts) for task in sizes}
-        scores = {task: evaluate.report(TASKS[task](), one.predicted, one.gold) for task, one in made.items()}
+        rows_of_tasks = {task: make_rows(task, rows, seed, skill, texts) for task in sizes}
+        scores = {}
+        for task, dev_rows in rows_of_tasks.items():
+            scores[task] = evaluate.report(TASKS[task](), dev_rows.predicted, dev_rows.gold)
         parts = [scores["sst"]["score"], scores["quora"]["score"], (scores["sts"]["score"] + 1) / 2]
         steps = {"step": 20, "last_step": plan.total}
         (folder / "scores.json").write_text(json.dumps({"dev_norm": sum(parts) / 3, **steps, "tasks": scores}))
         for task in sizes:
-            record.write_rows(folder, task, made[task])
+            record.write_rows(folder, task, rows_of_tasks[task])
         return folder
 
     return make
@@ -149,4 +151,4 @@ def change_manifest(folder: Path, **more: object) -> Run:
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures are made and not drawn, which takes most of the time of a page."""
     drawing = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"/>'
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, out, **how: out.write(drawing))
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, out, **options: out.write(drawing))

@@ -21,7 +21,6 @@ from tasks.record import PredictedRows
 from tasks.runs import Run, read_run
 
 MakeRun = Callable[..., Path]
-RANDOM = np.random.default_rng(4)
 
 
 def rows(ids: str, gold: list[float], predicted: list[float]) -> PredictedRows:
@@ -34,7 +33,8 @@ def differences(first: Run, second: Run, resamples: int) -> list[Difference]:
 
 def scores_of(groups: dict[str, list[int]]) -> pd.DataFrame:
     """An accuracy for each seed of each group."""
-    cells = [(group, seed, "accuracy", RANDOM.normal(0.5, 0.01)) for group, seeds in groups.items() for seed in seeds]
+    random = np.random.default_rng(4)
+    cells = [(group, seed, "accuracy", random.normal(0.5, 0.01)) for group, seeds in groups.items() for seed in seeds]
     return pd.DataFrame(cells, columns=["group", "seed", "metric", "value"])
 
 
@@ -79,9 +79,9 @@ def test_dev_norm_is_over_common_rows(multitask: MakeRun) -> None:
 
 
 def test_runs_of_a_setting_are_averaged(multitask: MakeRun) -> None:
-    first, *others = (read_run(multitask(f"r{seed}", seed=seed, skill=0.6)) for seed in (1, 2, 3))
-    together = compare.differences([first.tasks], [run.tasks for run in others], resamples=50)
-    alone = [differences(first, run, 50) for run in others]
+    first, *other_runs = (read_run(multitask(f"r{seed}", seed=seed, skill=0.6)) for seed in (1, 2, 3))
+    together = compare.differences([first.tasks], [run.tasks for run in other_runs], resamples=50)
+    alone = [differences(first, run, 50) for run in other_runs]
     for difference, *singles in zip(together, *alone, strict=True):
         assert difference.second == pytest.approx(np.mean([single.second for single in singles]))
         assert difference.value == pytest.approx(np.mean([single.value for single in singles]))

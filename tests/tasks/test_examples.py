@@ -65,8 +65,8 @@ def test_inputs_equal_transformers(examples_of: Callable, theirs: Any, max_lengt
 @pytest.mark.parametrize("max_length", LENGTHS)
 def test_paper_pairs_are_two_inputs(examples_of: Callable, theirs: Any, max_length: int) -> None:
     """CBCL, section 4.2.2: two encoded sequences, [CLS] and [SEP] included, all of type 0; cut as cross pairs are."""
-    found = lists(examples_of(PAIRS, max_length=max_length, kind=Examples).ragged(np.arange(len(PAIRS)), "paper"))
-    for pair, (ids, types) in zip(PAIRS, found, strict=True):
+    inputs = lists(examples_of(PAIRS, max_length=max_length, kind=Examples).ragged(np.arange(len(PAIRS)), "paper"))
+    for pair, (ids, types) in zip(PAIRS, inputs, strict=True):
         crossed, _ = expected(theirs, *pair, max_length=max_length - 1)
         second = crossed.index(theirs.sep_token_id) + 1
         assert ids == [*crossed[:second], theirs.cls_token_id, *crossed[second:]], pair

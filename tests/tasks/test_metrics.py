@@ -11,10 +11,10 @@ from tasks import TASKS, metrics
 
 
 def test_undefined_is_none_without_warning(recwarn: pytest.WarningsRecorder) -> None:
-    none, one = np.zeros(0), np.ones(1)
+    none, single = np.zeros(0), np.ones(1)
     for correlation in (metrics.pearson, metrics.spearman):
         assert correlation(none, none) is None
-        assert correlation(one, one) is None
+        assert correlation(single, single) is None
         assert correlation(np.ones(3), np.arange(3.0)) is None
         assert correlation(np.arange(3.0), np.ones(3)) is None
     assert metrics.accuracy(none, none) is None
@@ -27,8 +27,8 @@ def test_undefined_is_none_without_warning(recwarn: pytest.WarningsRecorder) -> 
 
 def test_dev_norm_follows_the_leaderboard() -> None:
     """CBCL's dev row: .501, .900, .853 on the dev sets."""
-    found = {"sst": 0.501, "quora": 0.900, "sts": 0.853}
-    assert metrics.dev_norm((TASKS[name]().metric, score) for name, score in found.items()) == pytest.approx(0.7758333)
+    scores = {"sst": 0.501, "quora": 0.900, "sts": 0.853}
+    assert metrics.dev_norm((TASKS[name]().metric, score) for name, score in scores.items()) == pytest.approx(0.7758333)
     shares = [("accuracy", 0.5, 0.5), ("accuracy", None, 0), ("Pearson's r", -1, 0), ("Spearman's rho", 0.7, 0.85)]
     for metric, score, share in shares:
         assert metrics.dev_norm([(metric, score)]) == pytest.approx(share)

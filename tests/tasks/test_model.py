@@ -78,13 +78,13 @@ def pooled(model: MultitaskModel, rows: list[list[int]], types: list[list[int]] 
     """transformers' pooler output, or the mean of its last hidden states, of each row alone, unpadded."""
     outputs = theirs(model.encoder, rows, types)
     if model.vectors.pooler == "mean":
-        return torch.cat([one.last_hidden_state.mean(1) for one in outputs])
-    return torch.cat([one.pooler_output for one in outputs])
+        return torch.cat([output.last_hidden_state.mean(1) for output in outputs])
+    return torch.cat([output.pooler_output for output in outputs])
 
 
 def compared(encoder: BertModel, first: list[list[int]], second: list[list[int]]) -> Tensor:
     """[|u - v|; u * v; 5 cos(u, v)] of transformers' mean vectors, scaled to length sqrt(D)."""
-    means = ([one.last_hidden_state[0].mean(0) for one in theirs(encoder, side)] for side in (first, second))
+    means = ([output.last_hidden_state[0].mean(0) for output in theirs(encoder, side)] for side in (first, second))
     u, v = (math.sqrt(x.shape[1]) * x / x.norm(dim=1, keepdim=True) for x in map(torch.stack, means))
     return torch.cat([(u - v).abs(), u * v, 5 * torch.cosine_similarity(u, v)[:, None]], dim=1)
 
@@ -210,7 +210,7 @@ def _kl(a: torch.Tensor, b: torch.Tensor) -> float:
 def test_r_drop_adds_divergence_of_passes(make: Callable, examples: dict, name: str) -> None:
     rows, seen = np.arange(8), []
     model = make(dropout=0.3).train()
-    model.heads[name].register_forward_hook(lambda _, given, out: seen.extend([given[0], out.detach()]))
+    model.heads[name].register_forward_hook(lambda _, inputs, out: seen.extend([inputs[0], out.detach()]))
     loss = loss_of_step(model, examples, name, rows, r_drop=0.7)
     features, outputs = seen
     assert not torch.isclose(*features.chunk(2)).all(1).any(), "each pass of the encoder draws its own dropout"
@@ -275,8 +275,8 @@ def test_kept_outputs_are_the_latest_evaluation(make: Callable, examples: dict) 
 
 def test_probabilities_equal_torch_softmax() -> None:
     logits = torch.randn(7, 5) * 4
-    found = TASKS["sst"]().probabilities(logits.numpy())
-    np.testing.assert_allclose(found, torch.softmax(logits.double(), 1).numpy(), rtol=1e-12)
+    probabilities = TASKS["sst"]().probabilities(logits.numpy())
+    np.testing.assert_allclose(probabilities, torch.softmax(logits.double(), 1).numpy(), rtol=1e-12)
     two = TASKS["quora"]().probabilities(np.array([800.0, -800.0, 0.0], dtype=np.float32))
     np.testing.assert_array_equal(two, [[0, 1], [1, 0], [0.5, 0.5]])
     assert TASKS["sts"]().probabilities(np.zeros(3)) is None

@@ -17,7 +17,7 @@ from minbert.tokenizer import Tokenizer
 from tasks import predict, predictions, registry
 from tasks.model import MultitaskModel
 from tests.tasks.test_predict import finished_run
-from tests.tasks.test_predictions import SAMPLE, made
+from tests.tasks.test_predictions import SAMPLE, write_all
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "exercises.md"
@@ -29,9 +29,9 @@ def reviews(monkeypatch: pytest.MonkeyPatch) -> Any:
     text = PAGE.read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(\"\"\"Film reviews.*?)```", text, re.DOTALL)
     (name, module, attribute) = re.search(r'`"(\w+)": "([\w.]+):(\w+)"`', text).groups()
-    made = types.ModuleType(module)
-    exec(code, made.__dict__)
-    monkeypatch.setitem(registry.TASKS, name, getattr(made, attribute))
+    new_module = types.ModuleType(module)
+    exec(code, new_module.__dict__)
+    monkeypatch.setitem(registry.TASKS, name, getattr(new_module, attribute))
     (task,) = registry.build(name, "cross")
     return task
 
@@ -62,6 +62,6 @@ def test_head_predicts_a_users_sentences(
 
 
 def test_leaderboard_files_stay_the_same(reviews: Any, tmp_path: Path) -> None:
-    files = predictions.check(made(tmp_path / "predictions"), SAMPLE)
+    files = predictions.check(write_all(tmp_path / "predictions"), SAMPLE)
     assert reviews.name in registry.TASKS
     assert {path.name.split("-")[0] for path in files} == {"sst", "para", "sts"} and len(files) == 6

@@ -19,7 +19,7 @@ SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
 Change = Callable[[list[bytes]], list[bytes]]
 
 
-def made(folder: Path) -> Path:
+def write_all(folder: Path) -> Path:
     """Six prediction files for the sample."""
     folder.mkdir()
     draws = np.random.default_rng(0)
@@ -102,7 +102,7 @@ CHANGES: list[tuple[str, Change, int, str]] = [
 
 
 def test_first_wrong_line_is_named(tmp_path: Path) -> None:
-    folder = made(tmp_path / "p")
+    folder = write_all(tmp_path / "p")
     assert [*predictions.check(folder, SAMPLE).values()] == [50] * 6
     for name, change, line, why in CHANGES:
         path = folder / f"{name}-output.csv"
@@ -116,7 +116,7 @@ def test_first_wrong_line_is_named(tmp_path: Path) -> None:
 
 
 def test_check_and_submit_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder, data = made(tmp_path / "p"), str(SAMPLE)
+    folder, data = write_all(tmp_path / "p"), str(SAMPLE)
     predictions.main(["check", str(folder), "--data", data])
     assert capsys.readouterr().out.count(": 50 rows, as expected\n") == 6
     predictions.main(["submit", str(folder), "--data", data, "--out", str(tmp_path / "new" / "s.zip")])

@@ -86,18 +86,13 @@ def test_run_folder_stands_for_its_encoder(tiny: Path, tmp_path: Path, monkeypat
 
 
 BAD = [
-    ("--pairs triple", "--pairs.*triple"),
-    ("--hidden_dropout_prob 1", "--hidden-dropout-prob"),
     ("--accumulate 33", "--accumulate 33 .*--batch-size 32"),
     ("--tasks sst,sst", "--tasks: 'sst,sst'"),
     ("--patience 2 --sampling sequential", "--patience and --sampling"),
-    ("--encoder x --weights y", "--encoder"),
     ("--encoder . --weights y", "--encoder and --weights"),
     ("--option finetune --fine-tune-mode full-model", "--option and --fine-tune-mode"),
     ("--encoder runs/nowhere/encoder", "--encoder runs/nowhere/encoder: no such folder"),
     ("--sentence-encoder minilm", "--sentence-encoder belongs to --pairs joint"),
-    ("--margin 0.2", r"--margin: no such flag"),
-    ("--sampleing hybrid", "did you mean '--sampling'"),
     ("--preset cbcl", "python pretrain_cbcl.py --preset cbcl"),
 ]
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from minbert.fast.linear import blocked_linear, heights
 
-HEIGHTS = [1, 31, 33, 64, 2047, 2048, 2049, 2080, 5001]
+HEIGHTS = [1, 33, 64, 2047, 2049, 5001]
 
 
 def product(kind: str, rows: int, half: bool) -> list[Tensor]:

@@ -22,64 +22,63 @@ batch_sizes = st.integers(1, 9)
 seeds = st.integers(0, 2**31)
 
 
-def steps(made: Plan, epoch: int) -> list[PlannedBatch]:
-    first = made.ends[epoch] - made.lengths[epoch]
-    return [made.at(step) for step in range(first, made.ends[epoch])]
+def steps(schedule: Plan, epoch: int) -> list[PlannedBatch]:
+    first = schedule.ends[epoch] - schedule.lengths[epoch]
+    return [schedule.at(step) for step in range(first, schedule.ends[epoch])]
 
 
-def rows(found: list[PlannedBatch], task: str) -> list[list[int]]:
-    return [step.rows.tolist() for step in found if step.task == task]
+def rows(batches: list[PlannedBatch], task: str) -> list[list[int]]:
+    return [step.rows.tolist() for step in batches if step.task == task]
 
 
-def passes(found: list[list[int]], size: int, batch: int) -> list[list[list[int]]]:
+def passes(batches: list[list[int]], size: int, batch: int) -> list[list[list[int]]]:
     """The batches of a task, cut where a whole pass must end."""
     per_pass = -(-size // batch)
-    return [found[start : start + per_pass] for start in range(0, len(found), per_pass)]
+    return [batches[start : start + per_pass] for start in range(0, len(batches), per_pass)]
 
 
 def flat(lists: list[list]) -> list:
     return list(chain.from_iterable(lists))
 
 
-def assert_whole(one: list[list[int]], size: int, batch: int) -> None:
+def assert_whole(batches: list[list[int]], size: int, batch: int) -> None:
     """One pass: every row once, full batches but for the last."""
-    assert sorted(row for rows in one for row in rows) == list(range(size))
-    assert all(len(rows) == batch for rows in one[:-1]) and 1 <= len(one[-1]) <= batch
+    assert sorted(row for rows in batches for row in rows) == list(range(size))
+    assert all(len(rows) == batch for rows in batches[:-1])
+    assert 1 <= len(batches[-1]) <= batch
 
 
-def as_lists(made: Plan) -> list[tuple[str, list[int], int, int]]:
-    found = [made.at(step) for step in range(made.total)]
-    return [(step.task, step.rows.tolist(), step.epoch, step.number) for step in found]
+def as_lists(schedule: Plan) -> list[tuple[str, list[int], int, int]]:
+    batches = [schedule.at(step) for step in range(schedule.total)]
+    return [(step.task, step.rows.tolist(), step.epoch, step.number) for step in batches]
 
 
 @given(st.integers(1, 50), st.integers(0, 60), seeds)
-def test_a_limit_draws_rows_by_seed_and_a_larger_one_draws_them_too(count: int, limit: int, seed: int) -> None:
+def test_smaller_limit_draws_a_subset(count: int, limit: int, seed: int) -> None:
     chosen = random_subset(count, limit, seed, "sst").tolist()
     assert chosen == sorted(set(chosen)) and set(chosen) <= set(range(count))
     assert len(chosen) == (min(limit, count) if limit else count)
     assert not limit or set(chosen) <= set(random_subset(count, limit + 1, seed, "sst").tolist())
     if not 0 < limit < count:
         assert chosen == list(range(count))
-    others = [random_subset(1000, 9, seed, "sts"), random_subset(1000, 9, seed + 1, "sst")]
-    assert not any(other.tolist() == random_subset(1000, 9, seed, "sst").tolist() for other in others)
+    other_draws = [random_subset(1000, 9, seed, "sts"), random_subset(1000, 9, seed + 1, "sst")]
+    assert not any(other.tolist() == random_subset(1000, 9, seed, "sst").tolist() for other in other_draws)
 
 
 @pytest.mark.parametrize("sampling", SAMPLING)
 @given(st.data(), sizes_of_tasks, batch_sizes, seeds)
-def test_a_shortened_plan_is_the_beginning_of_the_whole(
+def test_first_steps_are_a_prefix(
     sampling: str, data: st.DataObject, sizes: dict[str, int], batch: int, seed: int
 ) -> None:
     whole = plan(sampling, sizes, epochs=2, batch_size=batch, seed=seed)
     count = data.draw(st.integers(0, whole.total + 2))
-    made = first_steps(whole, count)
-    assert made.total == made.ends[-1] == (min(count, whole.total) or whole.total)
-    assert as_lists(made) == as_lists(whole)[: made.total]
+    short = first_steps(whole, count)
+    assert short.total == short.ends[-1] == (min(count, whole.total) or whole.total)
+    assert as_lists(short) == as_lists(whole)[: short.total]
 
 
 @given(sizes_of_tasks, batch_sizes, seeds)
-def test_a_plan_among_chosen_rows_has_them_in_the_places_of_its_own(
-    sizes: dict[str, int], batch: int, seed: int
-) -> None:
+def test_chosen_rows_keep_the_order(sizes: dict[str, int], batch: int, seed: int) -> None:
     whole = plan("round-robin", sizes, epochs=2, batch_size=batch, seed=seed)
     chosen = {task: np.arange(size) * 7 + 3 for task, size in sizes.items()}
     expected = [(task, [row * 7 + 3 for row in rows], *rest) for task, rows, *rest in as_lists(whole)]
@@ -87,17 +86,15 @@ def test_a_plan_among_chosen_rows_has_them_in_the_places_of_its_own(
 
 
 @given(sizes_of_tasks, batch_sizes, seeds)
-def test_round_robin_restarts_small_sets_until_the_largest_is_through(
-    sizes: dict[str, int], batch: int, seed: int
-) -> None:
-    found = steps(plan("round-robin", sizes, epochs=2, batch_size=batch, seed=seed), 1)
+def test_round_robin_restarts_smaller_sets(sizes: dict[str, int], batch: int, seed: int) -> None:
+    batches = steps(plan("round-robin", sizes, epochs=2, batch_size=batch, seed=seed), 1)
     turns = -(-max(sizes.values()) // batch)
-    assert [step.task for step in found] == list(sizes) * turns, "tasks in strict turn"
+    assert [step.task for step in batches] == list(sizes) * turns, "tasks in strict turn"
     for task, size in sizes.items():
-        own = rows(found, task)
-        *whole, last = passes(own, size, batch)
-        for one in whole:
-            assert_whole(one, size, batch)
+        rows_of_task = rows(batches, task)
+        *whole, last = passes(rows_of_task, size, batch)
+        for single_pass in whole:
+            assert_whole(single_pass, size, batch)
         if size == max(sizes.values()):
             assert not whole
             assert_whole(last, size, batch)
@@ -106,51 +103,47 @@ def test_round_robin_restarts_small_sets_until_the_largest_is_through(
 
 
 def test_round_robin_reshuffles_each_restart() -> None:
-    found = rows(steps(plan("round-robin", {"a": 200, "b": 20}, epochs=1, batch_size=5, seed=3), 0), "b")
-    orders = [flat(one) for one in passes(found, 20, 5)]
+    batches = rows(steps(plan("round-robin", {"a": 200, "b": 20}, epochs=1, batch_size=5, seed=3), 0), "b")
+    orders = [flat(single_pass) for single_pass in passes(batches, 20, 5)]
     assert len(orders) == 10
     assert len({tuple(order) for order in orders}) == 10
     assert list(range(20)) not in orders
 
 
 @given(sizes_of_tasks, batch_sizes, seeds)
-def test_hybrid_drops_a_set_that_is_through(sizes: dict[str, int], batch: int, seed: int) -> None:
-    found = steps(plan("hybrid", sizes, epochs=1, batch_size=batch, seed=seed), 0)
+def test_hybrid_drops_finished_sets(sizes: dict[str, int], batch: int, seed: int) -> None:
+    batches = steps(plan("hybrid", sizes, epochs=1, batch_size=batch, seed=seed), 0)
     for task, size in sizes.items():
-        assert_whole(rows(found, task), size, batch)
+        assert_whole(rows(batches, task), size, batch)
     counts = {task: -(-size // batch) for task, size in sizes.items()}
     turns = [[task for task in sizes if counts[task] > turn] for turn in range(max(counts.values()))]
-    assert [step.task for step in found] == flat(turns)
+    assert [step.task for step in batches] == flat(turns)
 
 
 @given(sizes_of_tasks, batch_sizes, seeds, st.integers(1, 3))
-def test_sequential_trains_one_task_to_its_last_epoch(
-    sizes: dict[str, int], batch: int, seed: int, epochs: int
-) -> None:
-    made = plan("sequential", sizes, epochs=epochs, batch_size=batch, seed=seed)
-    assert len(made.lengths) == epochs * len(sizes)
-    own = ((task, size, epoch) for task, size in sizes.items() for epoch in range(epochs))
-    for epoch, (task, size, of_task) in enumerate(own):
-        found = steps(made, epoch)
-        assert {step.task for step in found} == {task}
-        assert_whole(rows(found, task), size, batch)
-        assert flat(rows(found, task)) == shuffled(size, seed, task, of_task, 0).tolist()
+def test_sequential_finishes_task_by_task(sizes: dict[str, int], batch: int, seed: int, epochs: int) -> None:
+    schedule = plan("sequential", sizes, epochs=epochs, batch_size=batch, seed=seed)
+    assert len(schedule.lengths) == epochs * len(sizes)
+    epochs_of_tasks = ((task, size, epoch) for task, size in sizes.items() for epoch in range(epochs))
+    for epoch, (task, size, of_task) in enumerate(epochs_of_tasks):
+        batches = steps(schedule, epoch)
+        assert {step.task for step in batches} == {task}
+        assert_whole(rows(batches, task), size, batch)
+        assert flat(rows(batches, task)) == shuffled(size, seed, task, of_task, 0).tolist()
 
 
 @given(sizes_of_tasks, batch_sizes, seeds, st.floats(0, 1))
-def test_proportional_has_exact_counts_for_any_power(
-    sizes: dict[str, int], batch: int, seed: int, power: float
-) -> None:
-    found = steps(plan("proportional", sizes, epochs=1, batch_size=batch, seed=seed, power=power), 0)
+def test_proportional_counts_are_exact(sizes: dict[str, int], batch: int, seed: int, power: float) -> None:
+    batches = steps(plan("proportional", sizes, epochs=1, batch_size=batch, seed=seed, power=power), 0)
     counts = {task: -(-size // batch) for task, size in sizes.items()}
     most = max(counts.values())
-    drawn = Counter(step.task for step in found)
+    drawn = Counter(step.task for step in batches)
     for task, size in sizes.items():
         wanted = most * (counts[task] / most) ** power
         assert drawn[task] >= 1 and abs(drawn[task] - wanted) <= 0.5 + 1e-9
-        *whole, last = passes(rows(found, task), size, batch)
-        for one in whole:
-            assert_whole(one, size, batch)
+        *whole, last = passes(rows(batches, task), size, batch)
+        for single_pass in whole:
+            assert_whole(single_pass, size, batch)
         seen = flat(last)
         assert len(set(seen)) == len(seen)
         if counts[task] == most:
@@ -162,7 +155,7 @@ def test_proportional_has_exact_counts_for_any_power(
 
 
 @pytest.mark.parametrize("sampling", SAMPLING)
-def test_a_plan_depends_on_sizes_seed_and_epoch_and_on_nothing_else(sampling: str) -> None:
+def test_plan_depends_on_arguments_alone(sampling: str) -> None:
     def make(seed: int = 7, a: int = 30) -> Plan:
         return plan(sampling, {"a": a, "b": 14, "c": 22}, epochs=2, batch_size=4, seed=seed)
 
@@ -172,13 +165,13 @@ def test_a_plan_depends_on_sizes_seed_and_epoch_and_on_nothing_else(sampling: st
     assert as_lists(make()) == first
     assert as_lists(make(seed=8)) != first
     assert as_lists(make(a=31)) != first
-    made = make()
-    backwards = [made.at(step) for step in reversed(range(made.total))][::-1]
+    schedule = make()
+    backwards = [schedule.at(step) for step in reversed(range(schedule.total))][::-1]
     assert [(step.task, step.rows.tolist(), step.epoch, step.number) for step in backwards] == first, "in any order"
     assert [epoch for *_, epoch, _ in first] == [
-        epoch for epoch, length in enumerate(made.lengths) for _ in range(length)
+        epoch for epoch, length in enumerate(schedule.lengths) for _ in range(length)
     ]
-    assert [number for *_, number in first] == list(range(made.total))
+    assert [number for *_, number in first] == list(range(schedule.total))
     turns: Counter[tuple[str, int]] = Counter()
     for step in backwards:
         assert step.task_index == turns[step.task, step.epoch], "a task's own count of its steps in an epoch"
@@ -188,6 +181,6 @@ def test_a_plan_depends_on_sizes_seed_and_epoch_and_on_nothing_else(sampling: st
         for step in backwards:
             if step.task == task:
                 orders[step.epoch].append(step.rows.tolist())
-        one, other = orders.values()
-        assert sorted(flat(one)) == sorted(flat(other)) or sampling in ("round-robin", "proportional")
-        assert one != other
+        first_order, second_order = orders.values()
+        assert sorted(flat(first_order)) == sorted(flat(second_order)) or sampling in ("round-robin", "proportional")
+        assert first_order != second_order

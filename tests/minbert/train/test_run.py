@@ -77,23 +77,6 @@ def test_folder_of_others_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_remains_of_a_kill_are_swept(toy: Any, tmp_path: Path) -> None:
-    run = toy.begin(tmp_path / "run")
-    with pytest.raises(UserError, match="step 10"):
-        toy.fit(run, scores=[0.9, 0.1], save_every=9, objective=toy.Objective(scalars={9: {"loss": float("nan")}}))
-    shutil.copytree(run.checkpoints / "step-00000009", run.checkpoints / "step-00000007")
-    unfinished = [".encoder.minbert-77.tmp/1_Pooling", "checkpoints/.step-00000009.minbert-77.tmp"]
-    replaced = [".encoder.minbert-77.old", "checkpoints/.step-00000007.minbert-77.old"]
-    for name in [*unfinished, *replaced, "predictions"]:
-        (run.path / name).mkdir(parents=True)
-    for name in ["predictions/.sst-dev-output.csv.minbert-77.tmp", ".scores.json.minbert-77.tmp", ".notes.2024.old"]:
-        (run.path / name).write_text("")
-    (run.checkpoints / "step-00000009").rename(run.checkpoints / ".step-00000009.minbert-77.old")
-    run.start_session(MANIFEST)
-    assert checkpoint.steps(run.checkpoints) == [4, 7, 9], "a folder that was being replaced comes back"
-    assert [path.name for path in run.path.rglob(".*")] == [".notes.2024.old"]
-
-
 def test_repeated_rows_are_forgotten(toy: Any, run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UserError, match="step 10"):
         toy.fit(run, save_every=6, log_every=1, objective=toy.Objective(scalars={9: {"loss": float("nan")}}))

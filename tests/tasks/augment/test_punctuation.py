@@ -20,11 +20,11 @@ characters = st.characters(exclude_categories=["Cs"], max_codepoint=0x2B81F)
 texts = st.one_of(st.text(characters, max_size=30), st.text(alphabet="ab c，渡船中，.", max_size=30))
 
 
-def without(text: str, found: list[Change]) -> str:
+def without(text: str, changes: list[Change]) -> str:
     """The text with the marks taken out again, from behind: each stands at its offset plus those before it."""
-    for number, one in reversed(list(enumerate(found))):
-        at = one.start + number
-        assert text[at] == one.new
+    for number, change in reversed(list(enumerate(changes))):
+        at = change.start + number
+        assert text[at] == change.new
         text = text[:at] + text[at + 1 :]
     return text
 
@@ -32,10 +32,12 @@ def without(text: str, found: list[Change]) -> str:
 @given(texts, st.integers(1, 7), st.sampled_from(sorted(MARKS)), st.integers(0, 2**40), st.integers(0, 9))
 def test_without_marks_it_is_the_original(text: str, most: int, marks: str, key: int, epoch: int) -> None:
     counter = {"seed": 3, "epoch": epoch, "key": key, "most": most, "marks": marks}
-    found, changed = insertions(text, **counter), insert(text, **counter)
-    assert 1 <= len(found) <= most and len(changed) == len(text) + len(found)
-    assert all(one.new in MARKS[marks] and one.start == one.end in insertion_points(text) for one in found)
-    assert without(changed, found) == text
+    changes, changed = insertions(text, **counter), insert(text, **counter)
+    assert 1 <= len(changes) <= most and len(changed) == len(text) + len(changes)
+    for change in changes:
+        assert change.new in MARKS[marks]
+        assert change.start == change.end in insertion_points(text)
+    assert without(changed, changes) == text
 
 
 # As in BERT's tokenizer, except that the library leaves out the first 256 characters of extension E.
@@ -44,12 +46,12 @@ SEPARATE = BertNormalizer(clean_text=False, handle_chinese_chars=True, strip_acc
 
 @given(texts)
 def test_marks_follow_words_and_chinese_characters(text: str) -> None:
-    apart = SEPARATE.normalize_str(text).split()
+    words = SEPARATE.normalize_str(text).split()
     ends = insertion_points(text)
-    if not apart:
+    if not words:
         assert ends == [len(text)]
         return
-    assert [text[a:b].strip() for a, b in zip([0, *ends], ends, strict=False)] == apart
+    assert [text[a:b].strip() for a, b in zip([0, *ends], ends, strict=False)] == words
     assert all(not text[end - 1].isspace() for end in ends)
 
 
@@ -62,17 +64,19 @@ def test_number_of_marks_is_uniform(most: int) -> None:
 
 @pytest.mark.parametrize(("text", "marks"), [(ENGLISH, "english"), (CHINESE, "chinese"), (ENGLISH, "extra")])
 def test_offsets_and_marks_are_uniform(text: str, marks: str) -> None:
-    found = [one for key in range(2000) for one in insertions(text, seed=4, epoch=1, key=key, most=3, marks=marks)]
-    pairs = Counter((one.start, one.new) for one in found)
-    assert set(pairs) == {(place, mark) for place in insertion_points(text) for mark in MARKS[marks]}
+    pairs: Counter[tuple[int, str]] = Counter()
+    for key in range(2000):
+        changes = insertions(text, seed=4, epoch=1, key=key, most=3, marks=marks)
+        pairs.update((change.start, change.new) for change in changes)
+    assert set(pairs) == {(point, mark) for point in insertion_points(text) for mark in MARKS[marks]}
     assert chisquare(list(pairs.values())).pvalue > 1e-3
 
 
 def test_marks_depend_on_counters_alone() -> None:
     first = insert(ENGLISH, **COUNTER, most=7)
     assert insert(ENGLISH, **COUNTER, most=7) == first
-    others = [{**COUNTER, name: value} for name, value in (("seed", 8), ("epoch", 3), ("key", 6))]
-    assert first not in {insert(ENGLISH, **other, most=7) for other in others}
+    other_counters = [{**COUNTER, name: value} for name, value in (("seed", 8), ("epoch", 3), ("key", 6))]
+    assert first not in {insert(ENGLISH, **other, most=7) for other in other_counters}
 
 
 def test_sets_are_the_papers() -> None:

@@ -60,16 +60,16 @@ def test_words_are_replaced_with_probability(tagged: Tagged, method: int, p: flo
 
 
 def test_synonyms_are_equally_likely(tagged: Tagged) -> None:
-    found = [dict(changed_words(TEXT, text))["big"] for text in rewritten(tagged, 2, 1, seed=5)]
-    counts = [found.count(word) for word in OTHERS["big"]]
+    synonyms = [dict(changed_words(TEXT, text))["big"] for text in rewritten(tagged, 2, 1, seed=5)]
+    counts = [synonyms.count(word) for word in OTHERS["big"]]
     assert sum(counts) == COPIES
     assert stats.chisquare(counts).pvalue > 1e-4
 
 
 def test_other_rows_change_nothing(words: WordNet) -> None:
-    one = replace_words(tag([TEXT], words), 0, TEXT, p=0.5, seed=9, row="x", column=1)
+    alone = replace_words(tag([TEXT], words), 0, TEXT, p=0.5, seed=9, row="x", column=1)
     among = tag(["A quick hour .", "No word here .", TEXT], words)
-    assert one == replace_words(among, 2, TEXT, p=0.5, seed=9, row="x", column=1)
+    assert alone == replace_words(among, 2, TEXT, p=0.5, seed=9, row="x", column=1)
 
 
 def test_seeds_rows_and_columns_differ(tagged: Tagged) -> None:

@@ -64,13 +64,13 @@ def augmentation(tokenizer: Tokenizer, tmp_path: Path) -> Make:
 def texts_of(tokenizer: Tokenizer) -> Make:
     """A function that tells the texts of examples by their ids: (row, column) -> text."""
     possible = set(TEXTS)
-    for word, others in OTHERS.items():
-        possible |= {text.replace(word, new) for text in possible for new in others}
-    known = {tuple(tokenizer.encode([text])[0]): text for text in possible}
+    for word, synonyms in OTHERS.items():
+        possible |= {text.replace(word, new) for text in possible for new in synonyms}
+    text_of_ids = {tuple(tokenizer.encode([text])[0]): text for text in possible}
 
     def texts(examples: Examples, rows: list[int]) -> dict[tuple[int, int], str]:
         keys = [(row, column) for row in rows for column in range(examples.cache.num_texts)]
-        return {key: known[tuple(examples.ids(*key))] for key in keys}
+        return {key: text_of_ids[tuple(examples.ids(*key))] for key in keys}
 
     return texts
 
@@ -182,7 +182,7 @@ def test_growing_keeps_earlier_changes(
     for epoch in range(epochs):
         now = texts_of(augment(examples, step(epoch, rows, epoch)), rows)
         for (row, column), text in before.items():
-            words = (one.split() for one in (ROWS[row % 5][column], text, now[row, column]))
+            words = (text.split() for text in (ROWS[row % 5][column], text, now[row, column]))
             for old, was, new in zip(*words, strict=True):
                 assert new == was or was == old, "a word that was replaced stays replaced by the same"
         counts.append(sum(len(changed_words(ROWS[row % 5][column], text)) for (row, column), text in now.items()))
@@ -194,15 +194,15 @@ def test_growing_keeps_earlier_changes(
     assert texts_of(resumed(examples, step(9, rows, 3)), rows) == before, "a run that is resumed in the last epoch"
 
 
-@pytest.mark.parametrize("sampling", ["round-robin", "sequential"])
-@pytest.mark.parametrize("method", ["1", "3"])
+@pytest.mark.parametrize(("sampling", "method"), [("round-robin", "1"), ("sequential", "3")])
 def test_growing_works_with_every_sampling(
     opened: Make, augmentation: Make, texts_of: Make, sampling: str, method: str
 ) -> None:
     """Sequential plans count the epochs of all tasks on; each task has its own first and last."""
     sets = {"sst": opened(1), "quora": opened(1, times=2)}
     augment = augmentation(method, sets, epochs=3, grow=True)
-    plan = sampling_plan(sampling, {name: len(one) for name, one in sets.items()}, epochs=3, batch_size=20, seed=2)
+    sizes = {name: len(examples) for name, examples in sets.items()}
+    plan = sampling_plan(sampling, sizes, epochs=3, batch_size=20, seed=2)
     counts: dict[str, list[int]] = {name: [] for name in sets}
     for number in range(plan.total):
         batch = plan.at(number)

@@ -1,6 +1,6 @@
 """Guards: where WordNet is looked for, which synonyms a word has, and in which form.
 
-DATA_DIR=... python -m pytest --import-mode=importlib tests/tasks/augment/test_wordnet.py
+python -m pytest --import-mode=importlib tests/tasks/augment/test_wordnet.py
 """
 
 import os
@@ -35,10 +35,10 @@ def test_nltk_data_comes_before_data_folder(tmp_path: Path, monkeypatch: pytest.
     assert wordnet.find_nltk_data() == by_variable
     by_flag = fake(tmp_path / "given" / "nltk_data")
     assert wordnet.find_nltk_data(str(tmp_path / "given")) == by_flag
-    own = fake(tmp_path / "own")
-    monkeypatch.setenv("NLTK_DATA", os.pathsep.join([str(tmp_path / "nothing"), str(own)]))
-    assert wordnet.find_nltk_data(str(tmp_path / "given")) == own
-    shutil.rmtree(own / wordnet.TAGGER)
+    by_nltk_data = fake(tmp_path / "nltk")
+    monkeypatch.setenv("NLTK_DATA", os.pathsep.join([str(tmp_path / "nothing"), str(by_nltk_data)]))
+    assert wordnet.find_nltk_data(str(tmp_path / "given")) == by_nltk_data
+    shutil.rmtree(by_nltk_data / wordnet.TAGGER)
     assert wordnet.find_nltk_data(str(tmp_path / "given")) == by_flag, "WordNet alone does not serve"
 
 
@@ -49,15 +49,8 @@ def test_broken_wordnet_is_one_sentence(tmp_path: Path) -> None:
             read(broken)
 
 
-def test_a_zip_counts(tmp_path: Path) -> None:
-    (tmp_path / "corpora").mkdir()
-    packed = tmp_path / "corpora" / "wordnet.zip"
-    packed.write_bytes(b"one")
-    assert wordnet.files(tmp_path, wordnet.WORDNET) == [packed]
-
-
 @pytest.fixture
-def made(write_wordnet: Callable[..., Path], tmp_path: Path) -> Make:
+def wordnet_of(write_wordnet: Callable[..., Path], tmp_path: Path) -> Make:
     """A function of synsets (part of speech, lemma -> count) that gives a WordNet of them."""
 
     def make(*synsets: Any, senses: str = "first", rude: tuple[str, ...] = ()) -> WordNet:
@@ -93,9 +86,9 @@ LEMMAS = "saw VBD see, saw VB saw, sawed VBD saw, lay VBD lie, lay VBP lay, foun
 LEMMAS += ", knives NNS knife, unheard NNS -"
 
 
-def test_lemma_fits_the_form(made: Make) -> None:
-    words = made(
-        *(sense("v", one, f"{one}-too") for one in ("see", "saw", "lie", "lay", "find", "found")),
+def test_lemma_fits_the_form(wordnet_of: Make) -> None:
+    words = wordnet_of(
+        *(sense("v", word, f"{word}-too") for word in ("see", "saw", "lie", "lay", "find", "found")),
         sense("n", "glasses", "specs", counts=[9, 1]),
         sense("n", "glass", "cup", counts=[4, 1]),
         sense("n", "knife"),
@@ -104,29 +97,31 @@ def test_lemma_fits_the_form(made: Make) -> None:
         assert words.lemma(word, tag_) == (None if lemma == "-" else lemma), word
 
 
-def test_synonyms_share_a_synset(made: Make) -> None:
-    words = made(sense("a", "big", "large"), sense("a", "big", "prominent"), sense("n", "big", "giant"))
+def test_synonyms_share_a_synset(wordnet_of: Make) -> None:
+    words = wordnet_of(sense("a", "big", "large"), sense("a", "big", "prominent"), sense("n", "big", "giant"))
     assert words.synonyms("big", "a") == ["large", "prominent"]
     assert words.synonyms("large", "a") == ["big"]
     assert words.synonyms("big", "n") == ["giant"]
     assert words.synonyms("big", "v") == words.synonyms("small", "a") == []
 
 
-def test_all_senses_add_rare_ones(made: Make) -> None:
+def test_all_senses_add_rare_ones(wordnet_of: Make) -> None:
     senses = (
         sense("a", "large", "big", counts=[80, 9]),
         sense("a", "large", "broad", "great big", counts=[20, 0, 0]),
         sense("a", "large", "expectant", counts=[0, 3]),
     )
-    assert made(*senses).synonyms("large", "a") == ["big", "broad"]
-    assert made(*senses, senses="all").synonyms("large", "a") == ["big", "broad", "great big", "expectant"]
+    assert wordnet_of(*senses).synonyms("large", "a") == ["big", "broad"]
+    assert wordnet_of(*senses, senses="all").synonyms("large", "a") == ["big", "broad", "great big", "expectant"]
     never = (sense("a", "pallid", "wan", counts=[0, 0]), sense("a", "pallid", "sick", counts=[0, 0]))
-    assert made(*never).synonyms("pallid", "a") == ["wan", "sick"], "of a word without counts every sense is usual"
+    assert wordnet_of(*never).synonyms("pallid", "a") == ["wan", "sick"], (
+        "of a word without counts every sense is usual"
+    )
 
 
-def test_slurs_and_names_are_no_synonyms(made: Make) -> None:
+def test_slurs_and_names_are_no_synonyms(wordnet_of: Make) -> None:
     """A slur, a name or abbreviation for a common word, a sign, a closed class, the word in other capitals."""
-    words = made(
+    words = wordnet_of(
         sense("n", "dog", "Rover", "TV", "c2", "x", "one", "cur", "hound"),
         sense("n", "America", "USA"),
         sense("n", "Turkey", "Republic"),
@@ -139,8 +134,8 @@ def test_slurs_and_names_are_no_synonyms(made: Make) -> None:
     assert words.candidates("Turkey", "NNP") == ("Republic",)
 
 
-def test_candidates_keep_the_form(made: Make) -> None:
-    words = made(
+def test_candidates_keep_the_form(wordnet_of: Make) -> None:
+    words = wordnet_of(
         sense("n", "child", "kid", "youngster", counts=[5, 5, 5]),
         sense("a", "big", "large", "enormous"),
         sense("v", "hold", "keep", "run"),
@@ -161,26 +156,8 @@ def test_candidates_keep_the_form(made: Make) -> None:
     assert words.candidates("big", "CD") == words.candidates("bIg", "JJ") == words.candidates("42", "JJ") == ()
 
 
-def test_closed_classes_have_no_candidates(made: Make) -> None:
+def test_closed_classes_have_no_candidates(wordnet_of: Make) -> None:
     closed = ["a", "an", "in", "be", "is", "have", "one", "two", "he", "it", "as", "or", "not", "more", "don"]
-    words = made(*(sense(part, word, "wrong") for part in "nvar" for word in closed))
+    words = wordnet_of(*(sense(part, word, "wrong") for part in "nvar" for word in closed))
     assert all(not words.candidates(word, tag) for word in closed for tag in ("NN", "NNP", "JJ", "VB", "RB"))
-    assert all(one == one.lower() for one in CLOSED)
-
-
-@pytest.fixture(scope="module")
-def folder() -> Path:
-    try:
-        return wordnet.find_nltk_data()
-    except UserError:
-        pytest.skip("WordNet is neither in $NLTK_DATA nor in $DATA_DIR/nltk_data")
-
-
-@pytest.mark.realdata
-def test_real_wordnet_gives_usual_synonyms(folder: Path) -> None:
-    words = WordNet(folder)
-    assert words.candidates("large", "JJ") == ("big",)
-    assert words.candidates("larger", "JJR") == ("bigger",)
-    assert "enceinte" in WordNet(folder, "all").candidates("large", "JJ")
-    assert "kids" in words.candidates("children", "NNS")
-    assert "movies" in words.candidates("films", "NNS")
+    assert all(word == word.lower() for word in CLOSED)

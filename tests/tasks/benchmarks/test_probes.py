@@ -111,8 +111,8 @@ def test_command(
     poolers = {}
     for probe in probes.PROBES:
         poolers[probe] = list(dict.fromkeys(row["pooler"] for row in content[probe]["results"]))
-    own = ["max", Encoder.load(tiny).pooler]
-    assert poolers["geometry"] == poolers["length"] == poolers["weat"] == own
+    own_poolers = ["max", Encoder.load(tiny).pooler]
+    assert poolers["geometry"] == poolers["length"] == poolers["weat"] == own_poolers
     # neither pooler is a mean of tokens
     assert poolers["frequency"] == ["mean"]
     assert [row["removed"] for row in content["frequency"]["results"]] == 2 * list(probes.REMOVED)
@@ -120,7 +120,4 @@ def test_command(
         row = content[probe]["differences"][0]
         assert row["low"] <= row["difference"] <= row["high"]
         assert row["difference"] != 0
-    page = (out / "probes.md").read_text()
-    assert "Length bias" in page
-    assert "(probes-frequent-tokens.svg)" in page
-    assert [path.name for path in out.glob("*.svg")] == ["probes-frequent-tokens.svg"]
+    assert sorted(path.name for path in out.iterdir()) == ["probes-frequent-tokens.svg", "probes.json", "probes.md"]

@@ -11,8 +11,6 @@ import pytest
 from tasks.benchmarks import weat
 from tasks.contrastive.evaluation import unit
 
-GENERATOR = np.random.default_rng(8)
-
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float:
     return float(a @ b / np.sqrt((a @ a) * (b @ b)))
@@ -36,7 +34,8 @@ def plain_weat(x: np.ndarray, y: np.ndarray, a: np.ndarray, b: np.ndarray) -> tu
 
 
 def vectors() -> list[np.ndarray]:
-    x, y, a, b = (GENERATOR.normal(size=(n, 6)) for n in (5, 5, 4, 3))
+    random = np.random.default_rng(8)
+    x, y, a, b = (random.normal(size=(n, 6)) for n in (5, 5, 4, 3))
     return [x + a.mean(0), y, a, b]
 
 

@@ -18,8 +18,8 @@ def nt_xent(anchors: Vectors, positives: Vectors, *negatives: Vectors, temperatu
     """CBCL, equation 1: hard negatives are further candidates of every row."""
     terms = []
     for anchor, positive in zip(anchors, positives, strict=True):
-        others = [other for side in (positives, *negatives) for other in side]
-        total = sum(torch.exp(cosine(anchor, other) / temperature) for other in others)
+        candidates = [other for side in (positives, *negatives) for other in side]
+        total = sum(torch.exp(cosine(anchor, other) / temperature) for other in candidates)
         terms.append(-torch.log(torch.exp(cosine(anchor, positive) / temperature) / total))
     return torch.stack(terms).mean()
 
@@ -28,7 +28,7 @@ def two_views(first: Vectors, second: Vectors, temperature: float) -> Tensor:
     """ConSERT, equation 1: the candidates of a view are all other views of the batch."""
     every, terms = [*first, *second], []
     for i, view in enumerate(every):
-        others = [torch.exp(cosine(view, every[k]) / temperature) for k in range(len(every)) if k != i]
-        own = cosine(view, every[(i + len(first)) % len(every)])
-        terms.append(-torch.log(torch.exp(own / temperature) / sum(others)))
+        terms_of_others = [torch.exp(cosine(view, every[k]) / temperature) for k in range(len(every)) if k != i]
+        positive = cosine(view, every[(i + len(first)) % len(every)])
+        terms.append(-torch.log(torch.exp(positive / temperature) / sum(terms_of_others)))
     return torch.stack(terms).mean()

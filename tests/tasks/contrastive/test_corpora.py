@@ -82,14 +82,6 @@ def test_chinese_reads_fetched_train_files(tmp_path: Path) -> None:
     assert report["also_in_test"] == {"any": 11}
 
 
-def test_chinese_reads_existing_train_files(corpora: Path) -> None:
-    texts, report = gather("chinese", corpora)
-    assert texts == ["花呗怎么还款", "怎么还花呗", "额度多少", "鸟在飞。", "鱼在游"]
-    assert find_texts(["chinese"], str(corpora)).absent == ["BQ train", "LCQMC train", "PAWS-X train"]
-    assert (report["texts"], report["duplicates"], report["transductive"]) == (6, 1, False)
-    assert report["also_in_test"] == {"any": 1}
-
-
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 2**40))
 def test_smaller_sample_lies_in_larger(first: int, second: int, seed: int) -> None:
     texts = [f"text {number}" for number in range(40)]
@@ -195,16 +187,3 @@ def test_overlaps_are_counted_when_dev_chooses(
         overlaps = read(initial, corpora, TEXTS, keep=keep, sts_dev=str(dev)).entry["sts_dev"]["also_in"]
         assert bool(overlaps) == counted and overlaps.get("STS-B", 2) == 2
         assert (warning in capsys.readouterr().err) == counted
-
-
-@pytest.mark.usefixtures("dev_file")
-def test_truncated_and_skipped_rows_are_noted(
-    initial: InitialEncoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    data = read(initial, tmp_path, [*TEXTS, "the cat " * 40, ""])
-    notes = capsys.readouterr().err.splitlines()
-    path = tmp_path / "texts.txt"
-    assert f"note: {path}: 1 of 7 sentences are longer than 64 tokens and are truncated" in notes
-    assert any("1 rows skipped" in note and "texts.txt line 8" in note for note in notes)
-    entry = data.entry["train"]
-    assert entry["skipped"] == [{"file": "texts.txt", "line": 8, "why": "sentence: empty"}]

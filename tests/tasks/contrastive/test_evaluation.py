@@ -128,12 +128,13 @@ def test_text_is_encoded_once_without_dropout(
 
 def test_mean_over_dev_sets_chooses(encoder: Encoder, pairs: Examples, classes: Examples) -> None:
     result = evaluation_of(encoder, {"PAWS-X": classes, "STS-B": pairs}).evaluate()
-    own = stats.spearmanr([cosine(*encoder.encode(list(row))) for row in OTHERS], CLASSES).statistic
+    rho_of_classes = stats.spearmanr([cosine(*encoder.encode(list(row))) for row in OTHERS], CLASSES).statistic
     expected = by_hand(encoder, [0], 1, 1.0)
     metrics = result.metrics
-    assert metrics["paws_x_dev_spearman"] == pytest.approx(own)
+    assert metrics["paws_x_dev_spearman"] == pytest.approx(rho_of_classes)
     assert metrics["sts_b_dev_spearman"] == pytest.approx(expected["sts_dev_spearman"])
-    assert result.score == metrics["sts_dev_spearman"] == pytest.approx((own + expected["sts_dev_spearman"]) / 2)
+    mean = (rho_of_classes + expected["sts_dev_spearman"]) / 2
+    assert result.score == metrics["sts_dev_spearman"] == pytest.approx(mean)
     assert metrics["alignment"] == pytest.approx(expected["alignment"], abs=1e-5), "over the pairs with graded scores"
     assert metrics["uniformity"] == pytest.approx(expected["uniformity"], abs=1e-5)
 
@@ -164,7 +165,7 @@ def test_undefined_metrics_are_none(encoder: Encoder, pairs: Examples, triplets:
     assert evaluation.alignment(np.zeros((0, 3)), np.zeros((0, 3))) is None, "no pair is alike"
 
 
-@pytest.mark.parametrize("block", [1, 2, 3, 64])
+@pytest.mark.parametrize("block", [1, 3, 64])
 def test_uniformity_by_blocks_equals_pairs(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation, "_BLOCK", block)
     x = unit(np.random.default_rng(3).normal(size=(7, 4)))

@@ -24,10 +24,10 @@ def drawn(rows: int, sides: int = 3, kind: torch.dtype = torch.float64) -> list[
     return [torch.randn(rows, WIDTH, dtype=torch.float64).to(kind).requires_grad_() for _ in range(sides)]
 
 
-def same(found: Tensor, expected: Tensor, inputs: list[Tensor], tolerance: float) -> None:
+def same(actual: Tensor, expected: Tensor, inputs: list[Tensor], tolerance: float) -> None:
     """Equal values and equal gradients."""
     wanted = torch.autograd.grad(expected, inputs)
-    for ours, theirs in zip([found, *torch.autograd.grad(found, inputs)], [expected, *wanted], strict=True):
+    for ours, theirs in zip([actual, *torch.autograd.grad(actual, inputs)], [expected, *wanted], strict=True):
         torch.testing.assert_close(ours, theirs, atol=tolerance, rtol=tolerance)
 
 
@@ -125,9 +125,9 @@ def test_half_precision_gives_fp32_losses() -> None:
         (lambda *x: losses.triplet(*x, 1.0), (u, v, w)),
         (losses.softmax_features, (u, v)),
     ]:
-        found = loss(*inputs)
-        assert found.dtype == torch.float32
-        assert torch.equal(found, loss(*(x.float() for x in inputs)))
+        value = loss(*inputs)
+        assert value.dtype == torch.float32
+        assert torch.equal(value, loss(*(x.float() for x in inputs)))
 
 
 X, Y, Z = torch.ones(3, 2), torch.ones(3, 4), torch.ones(3)

@@ -67,8 +67,6 @@ BAD = [
     (PRETRAIN, "--batch-size 1", "--batch-size 1: .*in-batch"),
     (PRETRAIN, "--projection kept --pooler mean", "--projection kept .*--pooler cls"),
     (PRETRAIN, "--temperature 0", "--temperature 0.0: must be at least"),
-    (PRETRAIN, "--objective softmax", "--objective.*softmax"),
-    (PRETRAIN, "--margin -1", "--margin -1.0"),
     (PRETRAIN, "--phrases sst", "--phrases: no such flag"),
     (NLI, "--phrases sst", "--phrases needs --objective cross"),
     (NLI, "--objective cross --keep best", "--objective cross .*--sts-dev.*--keep last"),
@@ -76,7 +74,6 @@ BAD = [
     (SIMCSE, "--eda-weight 0.6", "--eda-weight and --marks-most"),
     (CONSERT, "--views shuffle", "--views 'shuffle': two views"),
     (CONSERT, "--views Adversarial,none", "adversarial.*--objective joint"),
-    (CONSERT, "--batch-size 1", "--batch-size 1: .*in-batch"),
 ]
 
 

@@ -29,8 +29,8 @@ def rows(pairs: list[Pair]) -> Iterator[Row]:
     return (Row(str(line), (p, h), float(label), line) for line, (p, h, label) in enumerate(pairs, 1))
 
 
-def texts(made: triplets.MergedTriplets) -> list[tuple[str, ...]]:
-    return [row.texts for row in made.triplets]
+def texts(merged: triplets.MergedTriplets) -> list[tuple[str, ...]]:
+    return [row.texts for row in merged.triplets]
 
 
 def test_defective_pairs_are_listed() -> None:
@@ -43,25 +43,25 @@ def test_defective_pairs_are_listed() -> None:
         ("Rain falls.", "it pours.", C),
         ("Rain falls.", "It pours.", N),  # neutral is neither
     ]
-    made = from_pairs([iter([Issue(99, "label: '-'")]), rows(pairs)], "zip", names=["a.txt", "b.txt"])
-    assert texts(made) == [("Rain falls.", "It is wet.", "It is dry.")]
-    assert made.skipped == [
+    merged = from_pairs([iter([Issue(99, "label: '-'")]), rows(pairs)], "zip", names=["a.txt", "b.txt"])
+    assert texts(merged) == [("Rain falls.", "It is wet.", "It is dry.")]
+    assert merged.skipped == [
         Issue(99, "a.txt: label: '-'"),
         Issue(1, "b.txt: the same text as its anchor"),
         Issue(5, "b.txt: the same text is entailment and contradiction of one premise"),
         Issue(6, "b.txt: the same text is entailment and contradiction of one premise"),
         Issue(3, "b.txt: a duplicate of an earlier line"),
     ]
-    assert made.triplets[0].id == "b.txt:2-b.txt:4"
-    assert (made.counts["read"], made.counts["skipped"]) == (8, 1)
+    assert merged.triplets[0].id == "b.txt:2-b.txt:4"
+    assert (merged.counts["read"], merged.counts["skipped"]) == (8, 1)
 
 
 def by_loop(pairs: list[Pair], per_premise: str) -> tuple[list[tuple[str, ...]], dict[str, int]]:
     """The module's docstring, one row at a time."""
-    shown: dict[str, str] = {}
+    spelling: dict[str, str] = {}
     for pair in pairs:
         for text in pair[:2]:
-            shown.setdefault(fold(text), text)
+            spelling.setdefault(fold(text), text)
     labels: dict[tuple[str, str], set[int]] = {}
     for premise, hypothesis, label in pairs:
         labels.setdefault((fold(premise), fold(hypothesis)), set()).add(label)
@@ -80,16 +80,16 @@ def by_loop(pairs: list[Pair], per_premise: str) -> tuple[list[tuple[str, ...]],
             counts["duplicates"] += 1
         else:
             kept[label].append(h)
-    found, paired = [], 0
+    expected, paired = [], 0
     for p, kept in premises.items():
         zipped = list(zip(kept[E], kept[C]))
         crossed = [(e, c) for e in kept[E] for c in kept[C]]
         chosen = {"first": zipped[:1], "zip": zipped, "cross": crossed}[per_premise]
-        found += [(shown[p], shown[e], shown[c]) for e, c in chosen]
+        expected += [(spelling[p], spelling[e], spelling[c]) for e, c in chosen]
         paired += len({e for e, _ in chosen}) + len({c for _, c in chosen})
     counts["alone"] = sum(bool(kept[E]) != bool(kept[C]) for kept in premises.values())
     counts |= {"usable": sum(len(kept[E]) + len(kept[C]) for kept in premises.values()), "premises": len(premises)}
-    return found, counts | {"unpaired": counts["usable"] - paired}
+    return expected, counts | {"unpaired": counts["usable"] - paired}
 
 
 TEXT = st.sampled_from(["a", "A", "b", " b", "c", "d e", "d  E", "f"])
@@ -102,18 +102,18 @@ TEXT = st.sampled_from(["a", "A", "b", " b", "c", "d e", "d  E", "f"])
 )
 def test_triplets_equal_plain_loop(pairs: list[Pair], per_premise: str, cut: int) -> None:
     pairs = [(p.strip(), h.strip(), label) for p, h, label in pairs]
-    made = from_pairs([rows(pairs[:cut]), rows(pairs[cut:])], per_premise)
+    merged = from_pairs([rows(pairs[:cut]), rows(pairs[cut:])], per_premise)
     expected, counts = by_loop(pairs, per_premise)
-    assert texts(made) == expected
-    assert counts.items() <= made.counts.items()
-    own = made.counts
-    dropped = own["skipped"] + own["same_as_anchor"] + own["contradictory"] + own["duplicates"]
-    assert own["read"] == len(pairs) == dropped + own["neutral"] + own["usable"]
-    assert len(made.skipped) == dropped and own["triplets"] == len(expected)
+    assert texts(merged) == expected
+    assert counts.items() <= merged.counts.items()
+    counted = merged.counts
+    dropped = counted["skipped"] + counted["same_as_anchor"] + counted["contradictory"] + counted["duplicates"]
+    assert counted["read"] == len(pairs) == dropped + counted["neutral"] + counted["usable"]
+    assert len(merged.skipped) == dropped and counted["triplets"] == len(expected)
 
 
 def test_defective_triplets_are_listed() -> None:
-    found = [
+    rows_of_file = [
         ("Birds sing.", "There is song.", "It is quiet."),
         ("Birds sing.", "there is song.", "It is quiet."),  # a duplicate
         ("Birds sing.", "There is song.", "Birds sleep."),  # another triplet of the anchor
@@ -123,11 +123,11 @@ def test_defective_triplets_are_listed() -> None:
         ("Kids play.", "Kids sit.", "Kids cry."),
         ("Kids nap.", "Kids sit.", "Kids run."),  # another anchor: nothing is wrong
     ]
-    made = checked([[Row(str(line), row, line=line) for line, row in enumerate(found, 1)]])
-    assert texts(made) == [found[0], found[2], found[7]]
-    assert [row.line for row in made.skipped] == [4, 5, 6, 7, 2]
-    assert (made.counts["same_as_anchor"], made.counts["contradictory"], made.counts["duplicates"]) == (1, 3, 1)
-    assert (made.counts["read"], made.counts["triplets"], made.counts["premises"]) == (8, 3, 3)
+    merged = checked([[Row(str(line), row, line=line) for line, row in enumerate(rows_of_file, 1)]])
+    assert texts(merged) == [rows_of_file[0], rows_of_file[2], rows_of_file[7]]
+    assert [row.line for row in merged.skipped] == [4, 5, 6, 7, 2]
+    assert (merged.counts["same_as_anchor"], merged.counts["contradictory"], merged.counts["duplicates"]) == (1, 3, 1)
+    assert (merged.counts["read"], merged.counts["triplets"], merged.counts["premises"]) == (8, 3, 3)
 
 
 LABELS = ["entailment", "neutral", "contradiction"]

@@ -44,10 +44,10 @@ def test_cuts_are_zeros_of_defined_number(
     ragged, draw, x = batch(lengths, seed)
     changed = kind(rate, protect).hidden(x, ragged, draw)
     assert torch.equal(changed[changed != 0], x[changed != 0])
-    for one in (changed == 0).split(ragged.lengths):
-        free = inner(len(one), protect)
-        touched = one[free].numpy()
-        assert one.sum() == touched.sum(), "a protected token is cut"
+    for is_cut in (changed == 0).split(ragged.lengths):
+        free = inner(len(is_cut), protect)
+        touched = is_cut[free].numpy()
+        assert is_cut.sum() == touched.sum(), "a protected token is cut"
         rows, columns = touched.any(1), touched.any(0)
         if kind is TokenCutoff or kind is SpanCutoff:
             assert rows.sum() == int(len(free) * rate) and touched.sum() == rows.sum() * D
@@ -78,10 +78,10 @@ def test_batch_mates_change_nothing(lengths: list[int], protect: bool, kind: typ
     rows = [ragged.ids.split(ragged.lengths)[i].tolist() for i in chosen]
     part = Ragged.from_lists(rows)
     pieces = torch.cat([x.split(ragged.lengths)[i] for i in chosen])
-    view, own = kind(0.3, protect), draw.take(np.array(chosen))
+    view, draw_of_chosen = kind(0.3, protect), draw.take(np.array(chosen))
     for whole, alone in (
-        (view.hidden(x, ragged, draw), view.hidden(pieces, part, own)),
-        (view.positions(ragged, draw).positions, view.positions(part, own).positions),
+        (view.hidden(x, ragged, draw), view.hidden(pieces, part, draw_of_chosen)),
+        (view.positions(ragged, draw).positions, view.positions(part, draw_of_chosen).positions),
     ):
         assert torch.equal(torch.cat([whole.split(ragged.lengths)[i] for i in chosen]), alone)
 
@@ -116,7 +116,8 @@ def shares(kind: type[View], length: int, rate: float, protect: bool = False, co
     """What is cut of each of many sentences."""
     ragged, _, x = batch([length] * count)
     draw = Streams(2, 0, np.arange(count), np.zeros(count, dtype=int))
-    return [tuple(map(tuple, one.tolist())) for one in (kind(rate, protect).hidden(x, ragged, draw) == 0).split(length)]
+    is_cut = kind(rate, protect).hidden(x, ragged, draw) == 0
+    return [tuple(map(tuple, sentence.tolist())) for sentence in is_cut.split(length)]
 
 
 @pytest.mark.parametrize(
@@ -133,10 +134,12 @@ def test_every_shuffle_is_equally_likely() -> None:
     count = 5000
     ragged, _, _ = batch([4] * count)
     draw = Streams(2, 0, np.arange(count), np.zeros(count, dtype=int))
-    free = Counter(tuple(one.tolist()) for one in Shuffle().positions(ragged, draw).positions.split(4))
-    assert len(free) == 24 and chisquare(list(free.values())).pvalue > 1e-3
-    kept = Counter(tuple(one.tolist()) for one in Shuffle(0, True).positions(ragged, draw).positions.split(4))
-    assert set(kept) == {(0, 1, 2, 3), (0, 2, 1, 3)} and chisquare(list(kept.values())).pvalue > 1e-3
+    free = Shuffle().positions(ragged, draw).positions
+    counts = Counter(tuple(positions.tolist()) for positions in free.split(4))
+    assert len(counts) == 24 and chisquare(list(counts.values())).pvalue > 1e-3
+    protected = Shuffle(0, True).positions(ragged, draw).positions
+    counts = Counter(tuple(positions.tolist()) for positions in protected.split(4))
+    assert set(counts) == {(0, 1, 2, 3), (0, 2, 1, 3)} and chisquare(list(counts.values())).pvalue > 1e-3
 
 
 ROWS = [[2, 9, 14, 11, 7, 3], [2, 8, 3], [2, 20, 21, 22, 23, 24, 25, 12, 3], [2, 10, 6, 3]]
@@ -153,9 +156,9 @@ def test_batch_equals_every_sentence_alone(bert: BertModel, spec: str, protect: 
     states = views.apply(bert, ragged, both, draw)
     assert len(states) == bert.config.num_hidden_layers + 1
     for i, changed in enumerate(states[-1].split(ragged.lengths)):
-        alone, own = Ragged.from_lists([rows[i]]), draw.take(np.array([i]))
-        moved = both[i // 4].positions(alone, own)
-        expected = bert.encode(both[i // 4].hidden(bert.embed(moved), moved, own), moved)[-1]
+        alone, draw_of_row = Ragged.from_lists([rows[i]]), draw.take(np.array([i]))
+        moved = both[i // 4].positions(alone, draw_of_row)
+        expected = bert.encode(both[i // 4].hidden(bert.embed(moved), moved, draw_of_row), moved)[-1]
         torch.testing.assert_close(changed, expected, atol=1e-5, rtol=1e-5)
 
 

@@ -21,15 +21,14 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
-@pytest.mark.parametrize("marks", ["", "\ufeff", "\ufeff\ufeff"])
+@pytest.mark.parametrize(("marks", "line_end"), [("", "\n"), ("\ufeff", "\r\n"), ("\ufeff\ufeff", "\n")])
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_gives_the_same_rows(write: Callable, form: str, marks: str, line_end: str) -> None:
     header, row = FORMS[form]
     content = header + "".join(row.format(*pair, number) for number, pair in enumerate(PAIRS, 1))
     path = write((marks + content).replace("\n", line_end), "train.csv")
     first = 2 if header else 1
-    expected = [Row(str(line), (one, two), label) for line, (one, two, label) in enumerate(PAIRS, first)]
+    expected = [Row(str(line), (a, b), label) for line, (a, b, label) in enumerate(PAIRS, first)]
     for kind in ("pair-class", "pair-score"):
         assert open_as(path, kind).rows == expected
 

@@ -75,8 +75,6 @@ def test_gaps_and_bad_labels(write: Callable, refusal: Callable) -> None:
         Issue(3, "premise: empty"),
         Issue(4, "hypothesis: empty"),
     ]
-    assert refusal(pairs, write(head + "a\tb\tmaybe\n")) == (
-        "file.csv:2: label: 'maybe' is not one of entailment, neutral, contradiction"
-    )
+    assert refusal(pairs, write(head + "a\tb\tmaybe\n")).startswith("file.csv:2: label: 'maybe'")
     assert refusal(pairs, write(head + "a\tb\n")).startswith("file.csv:2: 2 columns")
-    assert refusal(pairs, write("premise\tlabel\n")).startswith("file.csv:1: no column 'sentence2' (or hypothesis, ")
+    assert refusal(pairs, write("premise\tlabel\n")).startswith("file.csv:1: no column 'sentence2'")

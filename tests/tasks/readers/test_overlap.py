@@ -15,9 +15,9 @@ def plain(row: Texts) -> Texts:
     return tuple("".join(letter for letter in text.lower() if letter.isalnum()) or text for text in row)
 
 
-def by_hand(rows: list[Texts], others: list[Texts]) -> tuple[int, int, int]:
+def by_hand(rows: list[Texts], other_rows: list[Texts]) -> tuple[int, int, int]:
     """The rows, those that are some texts of one of the others in any order, and those that share a text with them."""
-    parts = {part for row in others for count in (1, 2) for part in permutations(plain(row), count)}
+    parts = {part for row in other_rows for count in (1, 2) for part in permutations(plain(row), count)}
     same = sum(plain(row) in parts for row in rows)
     return len(rows), same, sum(any((text,) in parts for text in plain(row)) for row in rows)
 

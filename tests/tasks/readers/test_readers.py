@@ -92,16 +92,15 @@ LAW = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "split", "name", "content", "kept", "skipped", "others"), LAW)
-def test_read_is_kept_plus_skipped(
-    write: Callable, tiny: Path, kind: str, split: str, name: str, content: str, kept: int, skipped: int, others: int
-) -> None:
+@pytest.mark.parametrize("case", LAW)
+def test_read_is_kept_plus_skipped(write: Callable, tiny: Path, case: tuple) -> None:
+    kind, split, name, content, kept, skipped, other_splits = case
     path = write(content, name)
     data = open_as(path, kind, split)
-    assert (len(data.rows), len(data.skipped), data.other_splits) == (kept, skipped, others)
+    assert (len(data.rows), len(data.skipped), data.other_splits) == (kept, skipped, other_splits)
     entry = tokenised(path, kind, Tokenizer.load(tiny), split).manifest_entry()
-    assert entry["read"] == kept + skipped + others
-    assert (entry["kept"], len(entry["skipped"]), entry.get("left_out", 0)) == (kept, skipped, others)
+    assert entry["read"] == kept + skipped + other_splits
+    assert (entry["kept"], len(entry["skipped"]), entry.get("left_out", 0)) == (kept, skipped, other_splits)
 
 
 def test_no_row_of_sentevals_is_lost(write: Callable) -> None:
@@ -135,8 +134,8 @@ def test_texts_need_no_gold_scores(write: Callable) -> None:
 @pytest.mark.parametrize(
     ("kind", "content", "words"),
     [
-        ("single", "id\tsentence\n", "no column 'sentiment' (or label, class): rename the header's, 'id', 'sentence'"),
-        ("triplet", "anchor,negative\na,b\n", "no column 'sent1' (or positive): rename the header's, 'anchor', 'nega"),
+        ("single", "id\tsentence\n", "no column 'sentiment' "),
+        ("triplet", "anchor,negative\na,b\n", "no column 'sent1' "),
     ],
 )
 def test_unknown_headers_are_errors(write: Callable, refusal: Callable, kind: str, content: str, words: str) -> None:
@@ -206,12 +205,11 @@ def test_carriage_returns_inside_are_errors(write: Callable, refusal: Callable) 
     """Read as text, a file of old Macintosh line ends would be one row."""
     for content, line in (("sent0,sent1,hard_neg\rA,B,C\rA,B,C", 1), ("sent0,sent1,hard_neg\nA,B,C\rA,B,C\n", 2)):
         message = refusal(open_as, write(content), "triplet")
-        assert message == f"file.csv:{line}: a carriage return inside the line; end lines with \\n or \\r\\n"
+        assert message.startswith(f"file.csv:{line}: a carriage return")
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
+def test_text_keys_ignore_case_and_punctuation() -> None:
+    pairs = [
         ("A man, playing  a guitar.", "a man , playing a guitar ."),
         ("Don't!", "do n't"),
         ("ＡＢＣ　１２", "abc 12"),
@@ -219,14 +217,11 @@ def test_carriage_returns_inside_are_errors(write: Callable, refusal: Callable) 
         ("STRASSE", "straße"),
         ("?!", " ? ! "),
         ("你好，世界！", "你好 世界"),
-    ],
-)
-def test_text_keys_ignore_case_and_punctuation(one: str, other: str) -> None:
-    assert text_key(one) == text_key(other)
+    ]
+    for text, other in pairs:
+        assert text_key(text) == text_key(other), text
 
 
-@pytest.mark.parametrize(
-    ("one", "other"), [("a cat", "a cut"), ("?", "!"), ("", "."), ("8 men", "9 men"), ("花", "话")]
-)
-def test_text_keys_tell_letters_apart(one: str, other: str) -> None:
-    assert text_key(one) != text_key(other)
+def test_text_keys_tell_letters_apart() -> None:
+    for text, other in [("a cat", "a cut"), ("?", "!"), ("", "."), ("8 men", "9 men"), ("花", "话")]:
+        assert text_key(text) != text_key(other), text

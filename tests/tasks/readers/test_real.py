@@ -47,16 +47,16 @@ def test_the_course(real_data: Path, kind: str, name: str, split: str, count: in
     path = readers.find_file(real_data, "course", [name])
     of, classes = COURSE[kind]
     data = open_as(path, of, split, classes=classes)
-    found = kept(data)
-    assert (len(found), len(data.skipped)) == (count, skipped)
-    assert sum(not math.isnan(row.label) for row in found) == labelled
+    rows = kept(data)
+    assert (len(rows), len(data.skipped)) == (count, skipped)
+    assert sum(not math.isnan(row.label) for row in rows) == labelled
     with path.open(encoding="utf-8", newline="") as file:
         table = list(csv.DictReader(file, delimiter="\t"))
     texts = [name for name in ("sentence", "sentence1", "sentence2") if name in table[0]]
     clean = readers.clean_sentence if texts == ["sentence"] else readers.clean_pair
-    assert len(table) == len(found) + len(data.skipped)
+    assert len(table) == len(rows) + len(data.skipped)
     expected = {row["id"].strip().lower(): tuple(clean(row[text]) for text in texts) for row in table}
-    assert all(expected[row.id] == row.texts for row in found)
+    assert all(expected[row.id] == row.texts for row in rows)
 
 
 def test_nli(real_data: Path) -> None:
@@ -66,11 +66,11 @@ def test_nli(real_data: Path) -> None:
     assert [row.texts for row in kept(open_as(path, "triplet"))] == expected and len(expected) == 10_983
     path = real_data / "nli" / "nli-pairs.tsv"
     cells = [line.split("\t") for line in path.read_text(encoding="utf-8").removesuffix("\n").split("\n")][1:]
-    found = kept(open_as(path, "nli"))
-    assert [(*row.texts, NLI_CLASSES[int(row.label)]) for row in found] == [
+    rows = kept(open_as(path, "nli"))
+    assert [(*row.texts, NLI_CLASSES[int(row.label)]) for row in rows] == [
         (unquoted(a).strip(), unquoted(b).strip(), label) for a, b, label, _ in cells
     ]
-    assert len(found) == line_feeds(path) - 1 == 87_622
+    assert len(rows) == line_feeds(path) - 1 == 87_622
 
 
 @pytest.mark.parametrize(("name", "pairs"), list(zip(senteval.STS, (3108, 1500, 3750, 3000, 1186), strict=True)))
@@ -109,12 +109,12 @@ SIZES = {
 def test_classification(real_data: Path, name: str) -> None:
     (_, splits), total, pairs = senteval.CLASSIFICATION[name], 0, name in ("MRPC", "SICK-E")
     for split, data in senteval.classification(real_data / "senteval", name).items():
-        found = kept(data)
-        files = [real_data / "senteval" / "downstream" / one for one in splits[split]]
-        assert len(found) == sum(map(line_feeds, files)) - pairs  # the files of pairs have a header
-        assert {row.label for row in found} == set(range({"TREC": 6, "SICK-E": 3}.get(name, 2)))
-        assert all(len(row.texts) == 1 + pairs and all(row.texts) for row in found)
-        total += len(found)
+        rows = kept(data)
+        files = [real_data / "senteval" / "downstream" / name_of_file for name_of_file in splits[split]]
+        assert len(rows) == sum(map(line_feeds, files)) - pairs  # the files of pairs have a header
+        assert {row.label for row in rows} == set(range({"TREC": 6, "SICK-E": 3}.get(name, 2)))
+        assert all(len(row.texts) == 1 + pairs and all(row.texts) for row in rows)
+        total += len(rows)
     assert total == SIZES[name]
 
 
@@ -141,11 +141,11 @@ CHINESE = {
 def test_chinese(real_data: Path, name: str) -> None:
     count, header = CHINESE[name]
     path = real_data / "zh" / name
-    found = kept(open_as(path, "pair-score"))
-    assert len(found) == count == line_feeds(path) - header
+    rows = kept(open_as(path, "pair-score"))
+    assert len(rows) == count == line_feeds(path) - header
     last = [
         line.rstrip("\r").rsplit(",\t"["," not in line.split("\t")[0] or "\t" in line], 1)[-1].rsplit("|", 1)[-1]
         for line in path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
     ][header:]
-    assert Counter(row.label for row in found) == Counter(float(label) for label in last)
-    assert not any("\ufeff" in text for text in found[0].texts)
+    assert Counter(row.label for row in rows) == Counter(float(label) for label in last)
+    assert not any("\ufeff" in text for text in rows[0].texts)

@@ -74,7 +74,8 @@ def test_sample_takes_three_groups(multitask: MakeRun, monkeypatch: pytest.Monke
     sheet = errors.sample(run, "quora", seed=3)
     rows = run.tasks["quora"].rows
     assert rows is not None
-    wrong = {id_ for id_, gold, said in zip(rows.ids, rows.gold, rows.predicted) if gold != said and gold == gold}
+    labelled_rows = rows.labelled()
+    wrong = set(np.array(labelled_rows.ids)[labelled_rows.gold != labelled_rows.predicted])
     assert sheet["group"].value_counts().to_dict() == {"failed": 40, "train": 40, "dev": 40}
     assert not sheet.duplicated(["group", "id"]).any() and (sheet["category"] == "").all()
     assert {*sheet[sheet["group"] == "failed"]["id"]} <= wrong
@@ -111,12 +112,6 @@ def test_sheet_error_names_its_line(line: str, message: str, tmp_path: Path) -> 
     (tmp_path / "b.tsv").write_text("pair,text\n")
     with pytest.raises(UserError, match=r"b\.tsv:1: the columns must be pair, text"):
         errors.read_sheet(tmp_path / "b.tsv")
-
-
-def test_spreadsheet_quoting_is_read(tmp_path: Path) -> None:
-    text = '\ufeffpair\ttext\tgold\tcategory\tgroup\tid\n1\t"say ""no"" / b"\t\tNumbers and Time \tdev\tx\n'
-    (tmp_path / "a.tsv").write_text(text)
-    assert errors.read_sheet(tmp_path / "a.tsv")["category"].tolist() == ["number"]
 
 
 def test_sample_and_figure_commands(multitask: MakeRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,12 +168,3 @@ def test_nouns_are_counted_in_training(multitask: MakeRun, monkeypatch: pytest.M
     monkeypatch.setattr(errors, "EXAMINED", 7)
     fewer, again, other = (errors.pairs_with_nouns(run, "quora", seed=seed) for seed in (0, 0, 1))
     assert len(fewer) == 7 and fewer.equals(again) and not fewer.equals(other)
-
-
-@pytest.mark.usefixtures("tagged")
-def test_nouns_command_prints_tables(multitask: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = with_files(multitask(rows=60, skill=0.4, texts=("is Anna here",)), TRAIN)
-    errors.main(["nouns", str(folder)])
-    assert "| predicted incorrectly | " in capsys.readouterr().out
-    with pytest.raises(UserError, match="--task sts: has no classes"):
-        errors.main(["nouns", str(folder), "--task", "sts"])
