@@ -8,11 +8,12 @@ import sys
 from functools import partial
 
 from minbert import weights
+from minbert.files import expand_user
 from minbert.optimizer import AdamW
 from minbert.train import cli, distributed, loop, plan, start
 from minbert.train.settings import parse
 from minbert.train.start import OpenRun
-from tasks import evaluate, model, record, registry, splits
+from tasks import evaluate, manifests, model, record, registry, splits
 from tasks.augment.synonyms import synonym_augmentation, synonym_files
 from tasks.presets import PRESETS
 from tasks.settings import MultitaskSettings, resolve_defaults
@@ -37,8 +38,14 @@ def train(run: OpenRun[MultitaskSettings]) -> None:
     paths = record.prediction_paths(tasks, settings)
     files = splits.find_splits(tasks, settings, paths)
     resources = synonym_files(settings.synonyms, settings.files.data)
-    flag = "--encoder" if settings.encoder.encoder else "--weights"
-    initial = start.load_initial_encoder(settings.encoder, run.device, source=settings.encoder.encoder, flag=flag)
+    source = settings.encoder.encoder
+    initial = start.load_initial_encoder(
+        settings.encoder,
+        run.device,
+        source=source,
+        flag="--encoder" if source else "--weights",
+        origin=manifests.describe_run(expand_user(source or settings.encoder.weights)),
+    )
     data = splits.read(tasks, files, settings, initial.tokenizer, initial.max_length)
 
     # build encoder and heads

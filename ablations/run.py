@@ -40,17 +40,20 @@ class Runner:
         self.failed: dict[str, str] = {}  # name of a run -> reason
         self.stopped = 0  # the number of the signal that stopped the study
         self._processes: set[subprocess.Popen[bytes]] = set()
-        cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+        cores = os.cpu_count() or 1
+        if sys.platform == "linux":
+            # a job of a cluster may use fewer cores than the machine has
+            cores = len(os.sched_getaffinity(0))
         self.threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cores // jobs))
 
     def run(self, runs: Sequence[ArmRun]) -> None:
         """Run what is not finished. Raises `Interrupted` after a signal, when every process has ended."""
         futures: dict[Path, Future[bool]] = {}
         with ThreadPoolExecutor(self.jobs) as pool, catch_signals(self._stop):
-            for one in runs:
+            for arm_run in runs:
                 # a run comes after the one that it starts from, so waiting for that always ends
-                before = futures.get(one.start) if one.start else None
-                futures[one.folder] = pool.submit(self._finish, one, before)
+                before = futures.get(arm_run.start) if arm_run.start else None
+                futures[arm_run.folder] = pool.submit(self._finish, arm_run, before)
             # inside the block, so that a signal is passed on
             wait(futures.values())
         for future in futures.values():
@@ -62,33 +65,33 @@ class Runner:
         """A command as it is typed."""
         return f"OMP_NUM_THREADS={self.threads} {shlex.join(['python', *command])}"
 
-    def _finish(self, one: ArmRun, before: Future[bool] | None) -> bool:
+    def _finish(self, arm_run: ArmRun, before: Future[bool] | None) -> bool:
         """Run the commands of a run after the run that it starts from; returns whether it is finished."""
         if before is not None and not before.result():
-            return self._fail(one, f"{one.arm.start} seed {one.seed} is not finished")
+            return self._fail(arm_run, f"{arm_run.arm.start} seed {arm_run.seed} is not finished")
         try:
-            for command in one.pending():
+            for command in arm_run.pending():
                 if self.stopped:
                     return False
-                code = self._call(one, command)
+                code = self._call(arm_run, command)
                 if code:
-                    return self._fail(one, f"exit code {code}: {one.last_line()} ({one.log})")
+                    return self._fail(arm_run, f"exit code {code}: {arm_run.last_line()} ({arm_run.log})")
         except UserError as error:
-            return self._fail(one, str(error))
+            return self._fail(arm_run, str(error))
         return True
 
-    def _call(self, one: ArmRun, command: Command) -> int:
+    def _call(self, arm_run: ArmRun, command: Command) -> int:
         """The exit code of a command, whose output is appended to the run's log."""
-        say(f"{one.name}: {self.describe(command)}")
+        say(f"{arm_run.name}: {self.describe(command)}")
         started = time.monotonic()
-        one.log.parent.mkdir(parents=True, exist_ok=True)
+        arm_run.log.parent.mkdir(parents=True, exist_ok=True)
         paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
         environment = {
             **os.environ,
             "OMP_NUM_THREADS": self.threads,
             "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         }
-        with open(one.log, "ab") as log:
+        with open(arm_run.log, "ab") as log:
             # in a session of its own it gets Ctrl-C from `_stop` alone
             process = subprocess.Popen(
                 [sys.executable, *command],
@@ -99,18 +102,19 @@ class Runner:
                 start_new_session=True,
             )
             self._processes.add(process)
+            # a signal that came just before has not reached this process
             if self.stopped:
                 process.send_signal(signal.SIGINT)
             code = process.wait()
         self._processes.remove(process)
         if code == 0:
-            say(f"{one.name}: finished in {duration(time.monotonic() - started)}")
+            say(f"{arm_run.name}: finished in {duration(time.monotonic() - started)}")
         return code
 
-    def _fail(self, one: ArmRun, reason: str) -> bool:
+    def _fail(self, arm_run: ArmRun, reason: str) -> bool:
         if not self.stopped:
-            self.failed[one.name] = reason
-            say(f"{one.name}: failed: {reason}")
+            self.failed[arm_run.name] = reason
+            say(f"{arm_run.name}: failed: {reason}")
         return False
 
     def _stop(self, number: int, frame: object) -> None:
@@ -135,12 +139,15 @@ def main() -> None:
     seeds = [1] if options.quick else list(study.seeds)
     if options.seeds:
         seeds = list(range(1, options.seeds + 1))
-    folder = (options.runs / "quick" if options.quick else options.runs) / study.name
+    folder = options.runs / study.name
+    if options.quick:
+        # in a folder of its own, as a trial has other settings than the study
+        folder = options.runs / "quick" / study.name
     runs = runs_of(study, seeds, options.data, folder)
     runner = Runner(options.jobs)
     if options.dry_run:
-        for one in runs:
-            for command in one.pending():
+        for arm_run in runs:
+            for command in arm_run.pending():
                 say(runner.describe(command))
         return
     # once, and not in every arm
@@ -148,7 +155,7 @@ def main() -> None:
     if not any((data / name).is_dir() for name in DATA_SETS):
         raise UserError(f"--data {data}: holds none of {', '.join(DATA_SETS)}; python data/get_data.py fetches them")
 
-    finished = sum(one.is_finished() for one in runs)
+    finished = sum(arm_run.is_finished() for arm_run in runs)
     say(f"{finished} of {len(runs)} runs are finished")
     interrupted = None
     try:
@@ -158,7 +165,11 @@ def main() -> None:
     written = table.write_results(study, runs, folder, typed_command(options), runner.failed)
     for name, reason in runner.failed.items():
         say(f"failed: {name}: {reason}")
-    say(f"tables: {folder / 'table.md'}" if written else "no run is finished, so there is no table")
+    if written:
+        say(f"tables: {folder / 'table.md'}")
+    else:
+        say("no run is finished, so there is no table")
+    # only now: a stopped study has the tables of its finished runs
     if interrupted:
         raise interrupted
     if runner.failed:

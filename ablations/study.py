@@ -77,6 +77,7 @@ class Arm:
         """The settings as flags; `encoder` is the folder of the encoder that the arm starts from."""
         words = []
         for name, value in self.settings.items():
+            # `weights`, shared by all arms of a command, is replaced by the encoder
             if not (encoder and name == "weights"):
                 words += [flag_name(name), str(value)]
         if self.command == STAGE_TWO:
@@ -234,17 +235,20 @@ def _build(name: str, content: Mapping[str, Any]) -> Study:
     shared = rest.pop("settings")
     for command in shared:
         one_of(command, COMMANDS, "settings")
-    arms = dict(rest.pop("arms", {}))
+    settings_of_arms = dict(rest.pop("arms", {}))
     axes = rest.pop("axes", {})
     if axes:
         # an arm for each combination of the values
         for values in product(*axes.values()):
-            arms["+".join(map(str, values))] = dict(zip(axes, values, strict=True))
+            settings_of_arms["+".join(map(str, values))] = dict(zip(axes, values, strict=True))
+    arms = {}
+    for arm, settings in settings_of_arms.items():
+        arms[arm] = _arm(arm, settings, shared)
     try:
         rest["paper"] = Paper(**rest["paper"])
     except TypeError as error:
         raise UserError(f"paper: {error}") from None
-    return Study(name=name, arms={arm: _arm(arm, settings, shared) for arm, settings in arms.items()}, **rest)
+    return Study(name=name, arms=arms, **rest)
 
 
 def _arm(name: str, settings: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]) -> Arm:
@@ -363,8 +367,11 @@ class ArmRun:
 
     def _training_command(self) -> Command:
         program = COMMANDS[self.arm.command][0]
-        words = program.split() if program.startswith("-m ") else [os.path.relpath(ROOT / program)]
-        words += self.arm.words(str(self.start / "encoder") if self.start else "")
+        words = [os.path.relpath(ROOT / program)]
+        if program.startswith("-m "):
+            words = program.split()
+        encoder = str(self.start / "encoder") if self.start else ""
+        words += self.arm.words(encoder)
         words += ["--seed", str(self.seed)]
         if self.data:
             words += ["--data", self.data]
@@ -396,7 +403,9 @@ def runs_of(study: Study, seeds: Sequence[int], data: str, folder: Path) -> list
         for arm in sorted(study.arms.values(), key=depth):
             if arm.measured and seed != seeds[0]:
                 continue
-            start = folder / arm.start / f"seed-{seed}" if arm.start else None
+            start = None
+            if arm.start:
+                start = folder / arm.start / f"seed-{seed}"
             suites = study.suites if study.is_scored(arm) else {}
             runs.append(ArmRun(arm, seed, folder / arm.name / f"seed-{seed}", start, data, suites))
     return runs

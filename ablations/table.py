@@ -45,7 +45,10 @@ class Score:
     @classmethod
     def of(cls, name: str, study: Study) -> "Score":
         """The display of a score: correlations and accuracies of suites and stage one are × 100."""
-        suite = study.suites.get(name.partition("/")[0], "") if "/" in name else ""
+        suite = ""
+        if "/" in name:
+            # without a slash the name may be a task's, and a suite may have the same name
+            suite = study.suites.get(name.partition("/")[0], "")
         title = ", ".join(DESCRIPTIONS.get(name, (name,)))
         if name in ("sts_dev_spearman", "triplet_accuracy") or suite.startswith(("sts_suite", "transfer")):
             return cls(name, f"{title} × 100", 100.0, 2)
@@ -64,17 +67,17 @@ def matches(score: str, wanted: str) -> bool:
 
 def write_results(study: Study, runs: Sequence[ArmRun], folder: Path, command: str, failed: Mapping[str, str]) -> bool:
     """Write the tables and the figure of the finished runs; returns False if there are none."""
-    scored = [one for one in runs if study.is_scored(one.arm)]
-    done = [one for one in scored if one.name not in failed and one.is_finished()]
+    scored = [run for run in runs if study.is_scored(run.arm)]
+    done = [run for run in scored if run.name not in failed and run.is_finished()]
     values = values_frame(study, done)
     if values.empty:
         return False
     rows = summarise(study, values, done)
-    missing = [one.name for one in scored if one not in done]
+    missing = [run.name for run in scored if run not in done]
     about = {
         "study": study.name,
         "command": command,
-        "seeds": sorted({one.seed for one in runs}),
+        "seeds": sorted({run.seed for run in runs}),
         "missing": missing,
         "failed": dict(failed),
         "before_training": scores_before(done),
@@ -95,10 +98,11 @@ def write_results(study: Study, runs: Sequence[ArmRun], folder: Path, command: s
 # --- numbers
 
 
-def scores_of(one: ArmRun) -> dict[str, float | None]:
+def scores_of(run: ArmRun) -> dict[str, float | None]:
     """Every score of a finished run by its name, None where it is undefined."""
     values: dict[str, float | None] = {}
-    scores = {} if one.arm.measured else one.scores
+    # a measured arm has not been trained: its scores are those of the suites
+    scores = {} if run.arm.measured else run.scores
     for name in STAGE_ONE_SCORES:
         if name in scores:
             score = scores[name]
@@ -111,8 +115,8 @@ def scores_of(one: ArmRun) -> dict[str, float | None]:
             for row in report["per_class"]:
                 for measure in ("precision", "recall", "f1"):
                     values[f"{task}.{measure}.{row['label']}"] = row[measure]
-    for suite in one.suites:
-        for name, value in suite_scores(one.suite_scores(suite)).items():
+    for suite in run.suites:
+        for name, value in suite_scores(run.suite_scores(suite)).items():
             values[f"{suite}/{name}"] = value
     return values
 
@@ -137,14 +141,16 @@ def suite_scores(content: Mapping[str, Any]) -> dict[str, float | None]:
 
 def values_frame(study: Study, runs: Sequence[ArmRun]) -> pd.DataFrame:
     """A row (group, seed, metric, value) for each of the study's scores of each run; measured arms have no seed."""
-    in_order = sorted(runs, key=lambda one: list(study.arms).index(one.arm.name))
-    scores = [(one.arm.name, None if one.arm.measured else one.seed, scores_of(one)) for one in in_order]
+    in_order = sorted(runs, key=lambda run: list(study.arms).index(run.arm.name))
+    scores = [scores_of(run) for run in in_order]
     rows = {}
+    # scores outside and runs inside: rows, and with them the tables, are in the order of the study's scores
     for wanted in study.scores:
-        for arm, seed, values in scores:
+        for run, values in zip(in_order, scores, strict=True):
+            seed = None if run.arm.measured else run.seed
             for name, value in values.items():
                 if matches(name, wanted):
-                    rows[arm, seed, name] = math.nan if value is None else float(value)
+                    rows[run.arm.name, seed, name] = math.nan if value is None else float(value)
     frame = pd.DataFrame([(*key, value) for key, value in rows.items()], columns=["group", "seed", "metric", "value"])
     return frame.astype({"seed": "Int64"})
 
@@ -157,11 +163,12 @@ def summarise(study: Study, values: pd.DataFrame, runs: Sequence[ArmRun]) -> pd.
     best = best_arms(study, values)
     columns: dict[str, list[Any]] = {"paper": [], "row_low": [], "row_high": [], "step": [], "best": []}
     for arm, score in zip(rows["group"], rows["metric"], strict=True):
-        interval = over_rows.get((arm, score))
+        interval = over_rows.get((arm, score), Interval(math.nan, math.nan))
         printed = study.paper.values.get(arm, {}).get(score, math.nan)
+        # papers print most scores times 100, the runs record them as they are
         columns["paper"].append(printed / Score.of(score, study).times)
-        columns["row_low"].append(interval.low if interval else math.nan)
-        columns["row_high"].append(interval.high if interval else math.nan)
+        columns["row_low"].append(interval.low)
+        columns["row_high"].append(interval.high)
         columns["step"].append(steps.get(arm, MISSING))
         columns["best"].append((arm, score) in best)
     return rows.assign(**columns)
@@ -194,17 +201,18 @@ def intervals_over_rows(study: Study, runs: Sequence[ArmRun]) -> dict[tuple[str,
     if baseline.measured:
         return {}
     tasks: dict[str, dict[int, Any]] = {}
-    for one in runs:
-        if one.arm.command == baseline.command:
-            tasks.setdefault(one.arm.name, {})[one.seed] = read_run(one.folder).tasks
+    for run in runs:
+        if run.arm.command == baseline.command:
+            tasks.setdefault(run.arm.name, {})[run.seed] = read_run(run.folder).tasks
     by_score = {}
     first = tasks.pop(study.baseline, {})
     for arm, second in tasks.items():
         seeds = sorted(first.keys() & second.keys())
         if not seeds:
             continue
-        sides = [first[seed] for seed in seeds], [second[seed] for seed in seeds]
-        for difference in differences(*sides, resamples=_RESAMPLES):
+        first_runs = [first[seed] for seed in seeds]
+        second_runs = [second[seed] for seed in seeds]
+        for difference in differences(first_runs, second_runs, resamples=_RESAMPLES):
             score = difference.name.replace(" ", "_")
             if difference.metric == "Spearman's rho":
                 # stage one: of several dev sets the score is the mean, which has no rows
@@ -219,16 +227,19 @@ def intervals_over_rows(study: Study, runs: Sequence[ArmRun]) -> dict[tuple[str,
 def steps_of(runs: Sequence[ArmRun]) -> dict[str, str]:
     """By arm, the steps of the scored weights and of the runs, over seeds; an arm that kept step 0 is not trained."""
     scores: dict[str, list[dict[str, Any]]] = {}
-    for one in runs:
-        if not one.arm.measured:
-            scores.setdefault(one.arm.name, []).append(one.scores)
+    for run in runs:
+        if not run.arm.measured:
+            scores.setdefault(run.arm.name, []).append(run.scores)
     steps = {}
     for arm, of_seeds in scores.items():
         kept = [seed["step"] for seed in of_seeds]
-        steps[arm] = f"{_span(kept)} of {_span([seed['last_step'] for seed in of_seeds])}"
+        last = [seed["last_step"] for seed in of_seeds]
+        steps[arm] = f"{_span(kept)} of {_span(last)}"
         untrained = kept.count(0)
-        if untrained:
-            steps[arm] += ", not trained" if untrained == len(kept) else f", {untrained} not trained"
+        if untrained == len(kept):
+            steps[arm] += ", not trained"
+        elif untrained:
+            steps[arm] += f", {untrained} not trained"
     return steps
 
 
@@ -241,14 +252,18 @@ def _span(steps: Sequence[int]) -> str:
 def scores_before(runs: Sequence[ArmRun]) -> dict[str, float]:
     """Stage one's scores before training that are the same for every run."""
     before: dict[str, set[float | None]] = {}
-    for one in runs:
+    for run in runs:
+        if run.arm.measured:
+            continue
+        scores = run.scores
         for name in STAGE_ONE_SCORES:
-            score = {} if one.arm.measured else one.scores.get(name)
+            score = scores.get(name)
             if isinstance(score, dict) and "before" in score:
                 before.setdefault(name, set()).add(score["before"])
     common = {}
     for name, values in before.items():
         value = values.pop()
+        # another value is left where the runs start from different weights
         if not values and value is not None:
             common[name] = value
     return common
@@ -258,17 +273,17 @@ def provenance(runs: Sequence[ArmRun]) -> dict[str, Any]:
     """The hashes of the runs' data, and their machines and versions."""
     hashes: dict[str, list[str]] = {}
     machines: list[dict[str, Any]] = []
-    for one in runs:
-        if one.arm.measured:
+    for run in runs:
+        if run.arm.measured:
             continue
-        manifest = one.manifest
+        manifest = run.manifest
         for name, value in manifest["settings"].items():
             if name.startswith("data ") and value not in hashes.setdefault(name.removeprefix("data "), []):
                 hashes[name.removeprefix("data ")].append(value)
         environment = manifest["environment"]
-        machine = {
-            name: environment.get(name) for name in ("processor", "threads", "device", "python", "torch", "commit")
-        }
+        machine = {}
+        for name in ("processor", "threads", "device", "python", "torch", "commit"):
+            machine[name] = environment.get(name)
         machine["precision"] = manifest["precision"]
         if machine not in machines:
             machines.append(machine)
@@ -298,10 +313,15 @@ def markdown(study: Study, rows: pd.DataFrame, about: Mapping[str, Any], *, figu
             parts.append(f"\\* A slip of the paper: {name}, {score}: {text}.")
     if figure:
         parts.append("![figure](figure.svg)")
-    machines = "; ".join(", ".join(f"{key} {value}" for key, value in one.items()) for one in about["machines"])
+    machines = []
+    for machine in about["machines"]:
+        machines.append(", ".join(f"{key} {value}" for key, value in machine.items()))
+    hashes = []
+    for name, values in about["data_sha256"].items():
+        hashes.append(f"- {name}: `{', '.join(values)}`")
     seeds = ", ".join(map(str, about["seeds"]))
-    parts += [_NOTE, f"Seeds {seeds}. Made with: {machines}.", "SHA-256 of the data:"]
-    parts.append("\n".join(f"- {name}: `{', '.join(values)}`" for name, values in about["data_sha256"].items()))
+    parts += [_NOTE, f"Seeds {seeds}. Made with: {'; '.join(machines)}.", "SHA-256 of the data:"]
+    parts.append("\n".join(hashes))
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -328,9 +348,12 @@ def table_of_arms(study: Study, rows: pd.DataFrame, score: Score, before: Mappin
             value = printed_value(study, quoted["system"], score.name)
             lines.append({"arm": f"{quoted['system']}: quoted from {quoted['source']}", "paper": value})
     frame = pd.DataFrame(lines).fillna(MISSING)
+    # columns without any value are left out, such as the paper's for a score that it does not print
     frame = frame.loc[:, [set(frame[name]) != {MISSING} for name in frame]]
-    notes = (f"Before training: {number(before[score.name], **score.format)}.",) if score.name in before else ()
-    return Table(score.title, frame, notes).markdown()
+    notes = []
+    if score.name in before:
+        notes.append(f"Before training: {number(before[score.name], **score.format)}.")
+    return Table(score.title, frame, tuple(notes)).markdown()
 
 
 def table_of_sets(study: Study, rows: pd.DataFrame, wanted: str) -> str:
@@ -349,10 +372,12 @@ def table_of_sets(study: Study, rows: pd.DataFrame, wanted: str) -> str:
         if of_arm["paper"].notna().any():
             lines.append(printed)
     for quoted in study.paper.quoted:
-        names = [name for name in quoted["values"] if matches(name, wanted)]
-        if names:
-            values = {name.removeprefix(prefix): printed_value(study, quoted["system"], name) for name in names}
-            lines.append({"arm": f"{quoted['system']}: quoted from {quoted['source']}", **values})
+        line = {}
+        for name in quoted["values"]:
+            if matches(name, wanted):
+                line[name.removeprefix(prefix)] = printed_value(study, quoted["system"], name)
+        if line:
+            lines.append({"arm": f"{quoted['system']}: quoted from {quoted['source']}", **line})
     task, _, measure = prefix.rstrip("/.").partition(".")
     title = f"{task}: {measure} of each class" if measure else task
     return Table(title, pd.DataFrame(lines).fillna(MISSING)).markdown()
@@ -360,7 +385,9 @@ def table_of_sets(study: Study, rows: pd.DataFrame, wanted: str) -> str:
 
 def printed_value(study: Study, system: str, score: str) -> str:
     """The paper's number of an arm or a quoted system, with at least two decimals, and a star for a slip."""
-    values = {**study.paper.values, **{quoted["system"]: quoted["values"] for quoted in study.paper.quoted}}
+    values = dict(study.paper.values)
+    for quoted in study.paper.quoted:
+        values[quoted["system"]] = quoted["values"]
     value = values.get(system, {}).get(score)
     if value is None:
         return MISSING
@@ -372,26 +399,30 @@ def printed_value(study: Study, system: str, score: str) -> str:
 def draw(study: Study, rows: pd.DataFrame) -> bytes | None:
     """Each arm's difference to the baseline in the first score, as SVG; None without a difference.
 
-    The thick bar is the 95% interval over dev rows, the thin one that over seeds.
+    The thick bar is the 95% interval over dev rows, the thin bar the 95% interval over seeds.
     """
     score = Score.of(str(rows["metric"].iloc[0]), study)
-    shown = rows[(rows["metric"] == score.name) & rows["difference"].notna()].reset_index(drop=True)
-    if shown.empty:
+    arms = rows[(rows["metric"] == score.name) & rows["difference"].notna()].reset_index(drop=True)
+    if arms.empty:
         return None
     ends = ["difference", "low", "high", "row_low", "row_high"]
-    shown[ends] *= score.times
-    with charts.page_svg(340, 112 + 26 * len(shown)) as (axes, svg):
-        for y, row in shown.iterrows():
+    arms[ends] *= score.times
+    with charts.page_svg(340, 112 + 26 * len(arms)) as (axes, svg):
+        for y, row in arms.iterrows():
             if not math.isnan(row["row_low"]):
                 axes.plot([row["row_low"], row["row_high"]], [y, y], color=BLUE, linewidth=7, alpha=0.3)
             if not math.isnan(row["low"]):
                 axes.plot([row["low"], row["high"]], [y, y], color=BLUE, linewidth=1.6)
         ring: Any = {"markersize": 8, "markerfacecolor": GROUND, "markeredgewidth": 2}
-        axes.plot(shown["difference"], shown.index, "o", color=BLUE, **ring)
+        axes.plot(arms["difference"], arms.index, "o", color=BLUE, **ring)
         axes.axvline(0, color=INK, linewidth=1, linestyle=DASHED)
+        # the baseline, 0, is in the middle, so that gains and losses are compared at one scale
         widest = max(map(abs, axes.get_xlim()))
-        axes.set(xlim=(-widest, widest), ylim=(len(shown) - 0.5, -0.5))
-        axes.set_yticks(range(len(shown)), [name if len(name) <= 24 else f"{name[:23]}…" for name in shown["group"]])
+        axes.set(xlim=(-widest, widest), ylim=(len(arms) - 0.5, -0.5))
+        labels = []
+        for name in arms["group"]:
+            labels.append(name if len(name) <= 24 else f"{name[:23]}…")
+        axes.set_yticks(range(len(arms)), labels)
         axes.locator_params(axis="x", nbins=3)
         axes.grid(visible=False)
         label = f"{score.title}:\ndifference to {study.baseline}, with 95% intervals"

@@ -58,7 +58,7 @@ def main() -> None:
     device = options.device
     folder = weights.resolve(options.weights)
     cache = read_triplets(options.data, folder, options.length).cache
-    texts = list(dict.fromkeys(text for row in cache.rows() for text in row.texts))
+    texts = list(dict.fromkeys(cache.texts))
     calls = []
     for numbers in shuffled(len(texts), options.sentences, options.warmup + options.batches):
         calls.append([texts[number] for number in numbers])
@@ -75,6 +75,7 @@ def main() -> None:
             encoder = Encoder(model.to(device), tokenizer, precision=precision, max_length=options.length)
             encoders[f"{name} {precision}"] = encoder.encode
         by_size = {str(size): their_encode(theirs, precision, size) for size in SIZES}
+        # four runs of one call, of which the first only warms up
         trials = measure(by_size, calls[:1] * 4, 1, device)
         fastest = min(trials, key=lambda size: float(np.median(trials[size])))
         for size in dict.fromkeys([str(SIZES[0]), fastest]):

@@ -64,7 +64,9 @@ def rows_of(task: str, split: str, data: Path, limit: int = 0) -> list[Row]:
 
 def encoded(tokenizer: PreTrainedTokenizerBase, rows: list[Row]) -> dict[str, Tensor]:
     """A padded batch; a pair becomes one input with token types."""
-    texts = [list(column) for column in zip(*(row.texts for row in rows), strict=True)]
+    texts = []
+    for column in range(len(rows[0].texts)):
+        texts.append([row.texts[column] for row in rows])
     return dict(tokenizer(*texts, padding=True, truncation=True, max_length=512, return_tensors="pt"))
 
 
@@ -74,7 +76,9 @@ def outputs_of(task: str, logits: Tensor) -> Tensor:
     if task == "sst":
         return logits
     logits = logits.squeeze(-1)
-    return 5 * torch.sigmoid(logits) if task == "sts" else logits
+    if task == "sts":
+        return 5 * torch.sigmoid(logits)
+    return logits
 
 
 def batches(rows: list[Row], size: int, generator: np.random.Generator, count: int) -> Iterator[list[Row]]:
@@ -118,9 +122,15 @@ def fine_tune(options: argparse.Namespace, seed: int) -> list[float]:
     generator = np.random.default_rng(seed)
     task = options.task
     kind = TASKS[task]()
-    precision = "fp32" if options.starter else choose("auto", CPU)
+    precision = choose("auto", CPU)
+    attention = "sdpa"
+    sorted_batches = 50  # as many as transformers' Trainer sorts by length
+    if options.starter:
+        precision = "fp32"
+        attention = "eager"
+        sorted_batches = 1
     folder = weights.resolve("minilm")
-    model = Classifier(folder, OUTPUTS[task], "eager" if options.starter else "sdpa")
+    model = Classifier(folder, OUTPUTS[task], attention)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     train = rows_of(task, "train", options.data, options.limit)
     dev = rows_of(task, "dev", options.data, options.limit)
@@ -131,11 +141,12 @@ def fine_tune(options: argparse.Namespace, seed: int) -> list[float]:
     for epoch in range(options.epochs):
         started = time.perf_counter()
         model.train()
-        for rows in batches(train, options.batch_size, generator, 1 if options.starter else 50):
+        for rows in batches(train, options.batch_size, generator, sorted_batches):
             optimizer.zero_grad()
             with autocast(precision, CPU):
                 logits = model(encoded(tokenizer, rows))
             labels = torch.from_numpy(np.array([row.label for row in rows], dtype=np.float32))
+            # a task's loss is a sum over the rows
             (kind.loss(outputs_of(task, logits), labels) / len(rows)).backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
@@ -165,7 +176,9 @@ def main() -> None:
     logging.set_verbosity_error()  # a report on weights that the encoder does not use
     scores = np.array([fine_tune(options, seed) for seed in options.seeds])
     for name, values in (("last epoch", scores[:, -1]), ("best epoch", scores.max(1))):
-        spread = f" ± {values.std(ddof=1):.4f} over {len(values)} seeds" if len(values) > 1 else ""
+        spread = ""
+        if len(values) > 1:
+            spread = f" ± {values.std(ddof=1):.4f} over {len(values)} seeds"
         cli.say(f"{options.task}, {name}: dev {values.mean():.4f}{spread}")
 
 

@@ -73,6 +73,7 @@ def measure(
             started = time.perf_counter()
             steps[name](batch)
             if device.type == "cuda":
+                # kernels run asynchronously: without waiting, only their launch would be timed
                 torch.cuda.synchronize(device)
             seconds[name].append(time.perf_counter() - started)
     return {name: np.array(values[warmup:]) for name, values in seconds.items()}
@@ -297,11 +298,16 @@ def stage_two(options: argparse.Namespace, folder: Path, precisions: Sequence[st
         steps[f"minbert {precision}"] = our_pair_step(folder, precision, device, fast=True)
         steps[f"transformers {precision}"] = their_pair_step(folder, precision, device)
     steps[f"minbert plain {precisions[0]}"] = our_pair_step(folder, precisions[0], device, fast=False)
-    numbers = shuffled(len(pairs), size, options.warmup + options.batches)
-    batches = [[pairs[row] for row in rows] for rows in numbers]
+    batches = []
+    for rows in shuffled(len(pairs), size, options.warmup + options.batches):
+        batches.append([pairs[row] for row in rows])
     seconds = measure(steps, batches, options.warmup, device)
-    padded = sum(size * max(len(ids) for ids, _, _ in batch) for batch in batches)
-    tokens = sum(len(ids) for batch in batches for ids, _, _ in batch)
+    padded = 0
+    tokens = 0
+    for batch in batches:
+        lengths = [len(ids) for ids, _, _ in batch]
+        padded += size * max(lengths)
+        tokens += sum(lengths)
     title = f"Stage two: {size} pairs, {1 - tokens / padded:.0%} padding if padded"
     return timing_table(title, seconds, f"minbert {precisions[0]}")
 
@@ -322,6 +328,7 @@ def flags(doc: str | None) -> argparse.ArgumentParser:
 def describe_machine(*libraries: str) -> str:
     """The versions of some libraries, the number of threads, and the load."""
     versions = ", ".join(f"{library} {metadata.version(library)}" for library in libraries)
+    # the load tells whether other work disturbed the measurement
     return f"{versions}; {torch.get_num_threads()} threads, load average {os.getloadavg()[0]:.1f}"
 
 

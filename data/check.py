@@ -106,8 +106,8 @@ def read_senteval(data: Path, base: Path) -> Iterator[CheckedFile]:
             if not paths[0].is_file() or kind == "nli":  # SICK-E has the rows of SICK
                 continue
             if kind == "polarity":
-                shown = f"{relative(paths[0], data)} + {paths[1].suffix}"
-                yield checked(name, split, shown, senteval.polarity(*paths))
+                both = f"{relative(paths[0], data)} + {paths[1].suffix}"
+                yield checked(name, split, both, senteval.polarity(*paths))
             else:
                 yield checked(name, split, relative(paths[0], data), open_as(paths[0], kind, split))
 
@@ -133,7 +133,11 @@ def overlaps(files: Iterable[CheckedFile]) -> pd.DataFrame:
     splits: dict[tuple[str, str], list[Texts]] = {}
     for file in files:
         splits.setdefault((file.set, file.split), []).extend(file.rows)
-    scored = ScoredRows({f"{name} {split}": rows for (name, split), rows in splits.items() if split != "train"})
+    scored_splits = {}
+    for (name, split), rows in splits.items():
+        if split != "train":
+            scored_splits[f"{name} {split}"] = rows
+    scored = ScoredRows(scored_splits)
     results = []
     for (name, split), rows in tqdm(splits.items(), "comparing", leave=False, disable=None):
         training_texts = scored.numbers_in_all(rows)
@@ -149,9 +153,10 @@ def overlap_table(pairs: pd.DataFrame) -> Table:
     """The overlaps inside sets, and the large ones between sets."""
     large_same = pairs["same"] >= SMALLEST_SAME * pairs["rows"]
     large_sharing = pairs["sharing"] >= SMALLEST_SHARING * pairs["rows"]
-    shown = pairs[(pairs["sharing"] > 0) & (pairs["same_set"] | large_same | large_sharing)]
+    # of one set every overlap is shown; different sets often share a few sentences
+    large = pairs[(pairs["sharing"] > 0) & (pairs["same_set"] | large_same | large_sharing)]
     rows = []
-    for pair in shown.itertuples():
+    for pair in large.itertuples():
         rows.append(
             {
                 "training split": pair.training,
@@ -161,7 +166,7 @@ def overlap_table(pairs: pd.DataFrame) -> Table:
                 "sharing": f"{pair.sharing:,} ({pair.sharing / pair.rows:.1%})",
             }
         )
-    hidden = f"{len(pairs) - len(shown)} comparisons with less overlap or none are not shown."
+    hidden = f"{len(pairs) - len(large)} comparisons with less overlap or none are not shown."
     return Table("Overlaps of scored splits with training splits", pd.DataFrame(rows), (hidden, *NOTES), left=2)
 
 

@@ -36,7 +36,9 @@ class SelfAttention(nn.Module):
 
         With `query_index` [B], the index of one token per sentence, only these tokens are queries: [T, D] to [B, D].
         """
-        queries = x if query_index is None else x.index_select(0, query_index)
+        queries = x
+        if query_index is not None:
+            queries = x.index_select(0, query_index)
         q = self.query(queries).unflatten(1, (self.heads, -1))  # [T or B, H, d]
         k = self.key(x).unflatten(1, (self.heads, -1))  # [T, H, d]
         v = self.value(x).unflatten(1, (self.heads, -1))  # [T, H, d]
@@ -44,7 +46,8 @@ class SelfAttention(nn.Module):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, ragged: Ragged) -> Tensor:
         """`attend`, with dropout in training."""
-        return attend(q, k, v, ragged, self.dropout if self.training else 0.0)
+        dropout = self.dropout if self.training else 0.0
+        return attend(q, k, v, ragged, dropout)
 
 
 class Layer(nn.Module):
@@ -63,7 +66,9 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, ragged: Ragged, query_index: Tensor | None = None) -> Tensor:
         """[T, D] to [T, D], or to [B, D] with `query_index` [B], the index of one token per sentence."""
-        residual = x if query_index is None else x.index_select(0, query_index)
+        residual = x
+        if query_index is not None:
+            residual = x.index_select(0, query_index)
         attended = self.attention_dense(self.self_attention(x, ragged, query_index))
         x = self.attention_layer_norm(self.add(residual, attended))
         return self.out_layer_norm(self.add(x, self.feed_forward(x)))
@@ -83,6 +88,7 @@ def reference(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged) -> Tens
     `query` is [T, H, d], or [B, H, d] for one query per sentence; `key` and `value` are [T, H, d]. Returns the shape of
     `query`, as every attention function here does.
     """
+    # where every sentence has one token, both readings are the same
     one_query = len(query) == len(ragged)
     queries = query.split(1) if one_query else query.split(ragged.lengths)
     outputs = []
@@ -153,7 +159,9 @@ def padded(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: f
 
 def sorted_by_length(ragged: Ragged) -> SortedBatch | None:
     """`Ragged.by_length` where attention works by groups; None elsewhere, where any order is as fast."""
-    return ragged.by_length if works_by_groups(ragged.ids.device) else None
+    if not works_by_groups(ragged.ids.device):
+        return None
+    return ragged.by_length
 
 
 def in_length_order(encode: Callable[[Ragged], Tensor], ragged: Ragged) -> Tensor:

@@ -119,7 +119,7 @@ class Encoder:
         Sentences longer than `max_length` are truncated, with a warning. Raises `TypeError` if `sentences` is neither a
         string nor a sequence of strings, such as a list or a column of a table.
         """
-        texts = [sentences] if isinstance(sentences, str) else _list_of_strings(sentences)
+        texts = _list_of_strings([sentences] if isinstance(sentences, str) else sentences)
         rows, truncated = self.rows(texts)
         if truncated:
             warnings.warn(
@@ -129,6 +129,7 @@ class Encoder:
         result = self.encode_ids(rows, batch_size=batch_size, show_progress_bar=show_progress_bar)
         if normalize_embeddings:
             norms = np.linalg.norm(result, axis=1, keepdims=True)
+            # a zero vector stays zero
             result /= np.maximum(norms, 1e-12)
         return result[0] if isinstance(sentences, str) else result
 
@@ -199,7 +200,8 @@ def batches_by_length(lengths: Sequence[int], batch_tokens: int, batch_size: int
     A row with more tokens is a batch of its own. The longest rows are in the first batch. Inside a batch the shortest
     row comes first, the order that the encoder sorts into.
     """
-    order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")  # longest first
+    # longest first: if memory is too small, the first batch shows it
+    order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
     batches = []
     start = 0
     tokens = 0

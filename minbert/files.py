@@ -78,6 +78,7 @@ def sync(path: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
+        # some network file systems cannot sync a folder; an I/O error means lost data
         if error.errno == errno.EIO or not path.is_dir():
             raise
     finally:
@@ -93,7 +94,7 @@ def make_folder(path: Path) -> None:
 
 
 def _temporary(path: Path, ending: str = "tmp") -> Path:
-    """A name beside `path` that matches `TEMPORARY`."""
+    """A name in the folder of `path` that matches `TEMPORARY`; only within a file system is a rename atomic."""
     return path.with_name(f".{path.name}.minbert-{os.getpid()}.{ending}")
 
 
@@ -122,6 +123,7 @@ def replacing(path: Path) -> Iterator[Path]:
     temporary = _temporary(path)
     try:
         yield temporary
+        # before the rename: after a power loss the name could otherwise point to an empty file
         sync(temporary)
         os.replace(temporary, path)
     except BaseException:
@@ -214,6 +216,7 @@ def cache_folder() -> Path:
 
 def key_hash(key: Iterable[object]) -> str:
     """Hex SHA-256 of the parts of a key."""
+    # joined by a separator that no part holds, else ("ab", "c") and ("a", "bc") would be one key
     text = "\x1f".join(str(part) for part in key)
     return hashlib.sha256(text.encode()).hexdigest()
 

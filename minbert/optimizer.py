@@ -54,6 +54,7 @@ class AdamW(torch.optim.Optimizer):
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "correct_bias": correct_bias}
         super().__init__(params, defaults)
         for group in self.param_groups:
+            # the highest rate of a schedule: `lr` is only its first value
             rate = group.get("peak_lr", group["lr"])
             decay = group["weight_decay"]
             if rate * decay >= 1:
@@ -94,12 +95,15 @@ class AdamW(torch.optim.Optimizer):
 
         The mean has the parameter's shape (Izmailov et al., 2018, algorithm 1).
         """
-        parameters = [parameter for group in self.param_groups for parameter in group["params"]]
+        parameters: list[Tensor] = []
+        for group in self.param_groups:
+            parameters += group["params"]
         if count == 1:
             for parameter in parameters:
                 self._state_of(parameter)["mean"] = parameter.clone()
         else:
             means = [self.state[parameter]["mean"] for parameter in parameters]
+            # mean += (value - mean) / count, of all parameters in one call
             torch._foreach_lerp_(means, parameters, 1 / count)
 
     @torch.no_grad()
@@ -131,6 +135,7 @@ class AdamW(torch.optim.Optimizer):
             m.mul_(beta1).add_(gradient, alpha=1 - beta1)
             v.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
             parameter.addcdiv_(m, v.sqrt().add_(group["eps"]), value=-rate)
+            # last, and by the rate without bias correction, as the course's handout has it
             parameter.mul_(1 - group["lr"] * group["weight_decay"])
 
     def _fused_update(self, parameters: list[Tensor], step: int, group: dict[str, Any]) -> None:

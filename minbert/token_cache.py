@@ -62,6 +62,7 @@ class StoredStrings(Sequence[str]):
     @classmethod
     def store(cls, strings: Sequence[str]) -> "StoredStrings":
         """The strings as bytes."""
+        # behind each string and not between them, so that no strings and one empty string differ
         joined = "".join([f"{string}{_END}" for string in strings])
         return cls(np.frombuffer(joined.encode(), dtype=np.uint8))
 
@@ -186,7 +187,7 @@ def load(
     key = (_VERSION, content, reader_name, tokenizer.fingerprint)
 
     def build() -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        cache = _tokenise(rows, tokenizer)
+        cache = in_memory(rows, tokenizer)
         arrays = {
             "row_ids": StoredStrings.store(cache.row_ids).array,
             "texts": StoredStrings.store(cache.texts).array,
@@ -220,12 +221,8 @@ def load(
     )
 
 
-def in_memory(rows: Iterable[Row], tokenizer: Tokenizer) -> TokenCache:
+def in_memory(rows: Iterable[Row | Issue | ReaderReport], tokenizer: Tokenizer) -> TokenCache:
     """A token cache of rows that come from no file; nothing is written to disk."""
-    return _tokenise(rows, tokenizer)
-
-
-def _tokenise(rows: Iterable[Row | Issue | ReaderReport], tokenizer: Tokenizer) -> TokenCache:
     skipped: list[Issue] = []
     warnings: list[Issue] = []
     report: ReaderReport = {}
@@ -235,6 +232,7 @@ def _tokenise(rows: Iterable[Row | Issue | ReaderReport], tokenizer: Tokenizer) 
     token_ids = [np.zeros(0, dtype=np.int32)]
     lengths: list[int] = []
     num_texts = 0
+    # in chunks: the tokenizer takes many texts at once, and its ids are kept as arrays, not as lists of integers
     stream = iter(rows)
     while chunk := list(islice(stream, _CHUNK)):
         new_texts: list[str] = []

@@ -112,6 +112,7 @@ def matched(tensors: dict[str, Tensor], model: nn.Module, source: Path) -> dict[
         if name in renamed:
             problems.append(f"duplicate {short_repr(key)}")
             continue
+        # even if it does not fit, so that it is not listed as missing too
         renamed[name] = tensor
         problem = _problem_with(tensor, shapes[name])
         if problem:
@@ -147,6 +148,7 @@ def read(folder: Path, model: nn.Module) -> dict[str, Tensor]:
     if not path.is_file():
         raise UserError(f"{folder}: no model.safetensors")
     state = matched(load_safetensors(path), model, path)
+    # other programs' folders have no record
     recorded = _record(folder).get("sha256")
     if recorded is not None and recorded != sha256(folder):
         raise UserError(f"{path}: damaged or replaced: its SHA-256 is not the one in {_RECORD}")
@@ -229,6 +231,7 @@ def _pooling_modules(
     if pooler in AVERAGES:
         mode = "mean"
         layer_weights = torch.zeros(config.num_hidden_layers + 1)
+        # index 0 is the embedding layer's output, and -1 the last layer's, as in our own poolers
         for layer in AVERAGES[pooler]:
             layer_weights[layer] += 1
         layers = {"layer_start": 0, "num_hidden_layers": config.num_hidden_layers}
@@ -238,6 +241,7 @@ def _pooling_modules(
     modes = {f"pooling_mode_{theirs}": ours == mode for ours, theirs in _POOLING_MODES.items()}
     yield "Pooling", {"word_embedding_dimension": width, **modes}, {}
     if pooler == "pooler":
+        # BERT's pooling layer: sentence-transformers has it as a Dense module over the first token's vector
         dense_config = {
             "in_features": width,
             "out_features": width,
@@ -332,6 +336,7 @@ def resolve(name: str, flag: str = "") -> Path:
         if _can_read(folder) or not (folder / "config.json").is_file():
             return folder
         return _open_with_transformers(str(folder), label, _file_versions(folder))
+    # a hub name is NAME or OWNER/NAME, so anything else is a mistyped path
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise UserError(f"{label}: no such folder")
     return _open_with_transformers(name, label, [os.environ.get("HF_ENDPOINT", "")])

@@ -83,12 +83,16 @@ def common(systems: Sequence[PredictedRows]) -> list[PredictedRows]:
     They are in the order of the first.
     """
     labelled = [rows.labelled() for rows in systems]
+    # an ensemble may have left the texts out, which are empty tuples then
     with_texts = all(all(rows.texts) for rows in labelled)
     indices = []
     for rows in labelled:
-        keys = zip(rows.ids, rows.gold.tolist(), rows.texts if with_texts else rows.ids)
+        texts = rows.texts if with_texts else rows.ids
+        keys = zip(rows.ids, rows.gold.tolist(), texts)
         indices.append({key: index for index, key in enumerate(keys)})
-    shared = [key for key in indices[0] if all(key in index for index in indices[1:])]
+    shared = list(indices[0])
+    for index in indices[1:]:
+        shared = [key for key in shared if key in index]
     aligned = []
     for rows, index in zip(labelled, indices):
         aligned.append(rows.at(np.array([index[key] for key in shared], dtype=np.int64)))
@@ -250,9 +254,9 @@ def group_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
         for name in _SOURCES:
             # stage two of each seed may start from stage one of the same seed
             identity[name] = _SEED.sub("", str(identity.get(name) or ""))
-        for other, members in groups:
+        for identity_of_group, members in groups:
             # two runs of one seed are no two seeds
-            if other == identity and _seed(run) not in map(_seed, members):
+            if identity_of_group == identity and _seed(run) not in map(_seed, members):
                 members.append(run)
                 break
         else:
@@ -303,14 +307,18 @@ def score_table(groups: Mapping[str, Sequence[Run]], summary: pd.DataFrame) -> T
             cell = summary[(summary["group"] == group) & (summary["metric"] == metric)]
             row[metric] = mean_text(cell.iloc[0]) if len(cell) else MISSING
         rows.append(row)
-    notes = ("± is the standard deviation over seeds.",) if (summary["seeds"] > 1).any() else ()
-    return Table("Scores on the dev rows", pd.DataFrame(rows), notes, left=2)
+    notes = []
+    if (summary["seeds"] > 1).any():
+        notes.append("± is the standard deviation over seeds.")
+    return Table("Scores on the dev rows", pd.DataFrame(rows), tuple(notes), left=2)
 
 
 def setting_table(groups: Mapping[str, Sequence[Run]]) -> Table:
     """A row for each setting that differs between the groups, and a column for each group."""
     by_group = {name: _settings(runs[0]) for name, runs in groups.items()}
-    names = dict.fromkeys(name for settings in by_group.values() for name in settings)
+    names: dict[str, None] = {}  # a set in order of appearance
+    for settings in by_group.values():
+        names |= dict.fromkeys(settings)
     rows = []
     for name in names:
         cells = {}
@@ -321,26 +329,32 @@ def setting_table(groups: Mapping[str, Sequence[Run]]) -> Table:
             cells[group] = text[:12] if name.startswith("data ") else text
         if len(set(cells.values())) > 1:
             rows.append({"setting": name, **cells})
+    # values are texts: all columns are aligned left
     return Table("Settings that differ", pd.DataFrame(rows), left=len(groups) + 1)
 
 
 def difference_table(groups: Mapping[str, Sequence[Run]], summary: pd.DataFrame, resamples: int = RESAMPLES) -> Table:
     """The difference of each other group's means to the first's, with intervals over seeds and over dev rows."""
-    baseline, *others = groups
+    baseline, *compared = groups
     first = groups[baseline]
     rows = []
     notes = []
-    for group in others:
+    for group in compared:
         over_rows = _intervals_over_rows(first, groups[group], resamples)
         for _, row in summary[(summary["group"] == group) & summary["difference"].notna()].iterrows():
             difference = over_rows.get(row["metric"])
+            seeds = MISSING
+            if row["pairs"] > 1:
+                seeds = "paired"
+            elif not np.isnan(row["low"]):
+                seeds = "unpaired"
             rows.append(
                 {
                     "run": group,
                     "metric": row["metric"],
                     "difference": number(row["difference"], 4, sign=True),
                     "95%, over seeds": between(row.to_frame().T, 4, sign=True)[0],
-                    "seeds": "paired" if row["pairs"] > 1 else "unpaired" if not np.isnan(row["low"]) else MISSING,
+                    "seeds": seeds,
                     "95%, over rows": MISSING,
                     "rows": MISSING,
                 }
@@ -382,20 +396,25 @@ def _left_out(
     if first[0].multitask != second[0].multitask:
         return [f"{group}: of the other stage than {baseline}, so no score is compared."]
     notes = []
-    names = {task.label for run in first for task in run.tasks.values()}
-    other_names = {task.label for run in second for task in run.tasks.values()}
-    for label in sorted(names ^ other_names):
+    first_labels: set[str] = set()
+    for run in first:
+        first_labels.update(task.label for task in run.tasks.values())
+    second_labels: set[str] = set()
+    for run in second:
+        second_labels.update(task.label for task in run.tasks.values())
+    for label in sorted(first_labels ^ second_labels):
         notes.append(f"{label}: not a score of both {baseline} and {group}, so it is not compared.")
-    for label in sorted((names & other_names) - over_rows.keys()):
+    for label in sorted((first_labels & second_labels) - over_rows.keys()):
         notes.append(f"{label}, {group}: no interval over rows, as the runs have recorded no dev row in common.")
     for task in first[0].tasks.values():
         difference = over_rows.get(task.label)
         counts = {run.tasks[task.name].count for run in [*first, *second] if task.name in run.tasks}
         if difference is not None and counts != {difference.rows}:
+            numbers_of_rows = ", ".join(f"{count:,}" for count in sorted(counts))
             notes.append(
-                f"{task.label}, {group}: the runs were scored on {', '.join(f'{count:,}' for count in sorted(counts))} "
-                f"dev rows, of which {difference.rows:,} are in common; the interval over rows is of these, where the "
-                f"difference is {number(difference.value, 4, sign=True)}."
+                f"{task.label}, {group}: the runs were scored on {numbers_of_rows} dev rows, of which "
+                f"{difference.rows:,} are in common; the interval over rows is of these, where the difference is "
+                f" {number(difference.value, 4, sign=True)}."
             )
     return notes
 
@@ -423,7 +442,10 @@ def main(arguments: list[str] | None = None) -> None:
     names = distinct_names(options.runs)
     runs = [read_run(folder, name) for folder, name in zip(options.runs, names, strict=True)]
     tables = compare(runs)
-    cli.say("\n\n".join(table.markdown().rstrip() if options.markdown else table.terminal() for table in tables))
+    texts = []
+    for table in tables:
+        texts.append(table.markdown().rstrip() if options.markdown else table.terminal())
+    cli.say("\n\n".join(texts))
 
 
 if __name__ == "__main__":

@@ -100,9 +100,7 @@ def scores(member: Member) -> dict[str, Any]:
     """The dev norm and each task's scores, as in a run's `scores.json`, with 95% intervals as [low, high]."""
     by_task, whole = compare.score_intervals(member.dev_scores, norm=True)
     norm = metrics.dev_norm((report["metric"], report["score"]) for report in member.reports.values())
-    tasks = {}
-    for name, report in member.reports.items():
-        tasks[name] = report | {"interval": by_task[name]}
+    tasks = {name: report | {"interval": by_task[name]} for name, report in member.reports.items()}
     return {"dev_norm": norm, "interval": whole, "tasks": tasks}
 
 
@@ -112,8 +110,8 @@ def table(content: Mapping[str, Any]) -> Table:
     for name, result in [*content["members"].items(), ("ensemble", content)]:
         row = {"run": name}
         for task, report in result["tasks"].items():
-            row[task] = metrics.shown(report["score"])
-        row[metrics.DEV_NORM] = metrics.shown(result["dev_norm"])
+            row[task] = metrics.format_score(report["score"])
+        row[metrics.DEV_NORM] = metrics.format_score(result["dev_norm"])
         row["95% interval"] = result["interval"].text(4) if result["interval"] else MISSING
         rows.append(row)
     return Table("Dev scores", pd.DataFrame(rows))

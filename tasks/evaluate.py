@@ -38,7 +38,9 @@ def outputs(
     device = model.encoder.device
     lengths = examples.lengths()
     batches = batches_by_length(lengths.tolist(), batch_tokens=4096)
-    share = batches[distributed.rank() :: distributed.world()] if divided else batches
+    share = batches
+    if divided:
+        share = batches[distributed.rank() :: distributed.world()]
     results: list[np.ndarray] = []
     model.eval()
     with packed_weights(model, precision, int(lengths.sum())):
@@ -150,6 +152,7 @@ def tables(scores: Mapping[str, Any]) -> str:
     """Each task's score and table of classes as terminal output."""
     texts = []
     for task in scores.values():
-        title = f"{task['title']}: {task['metric']} {metrics.shown(task['score'], 3)} on {task['rows']:,} dev rows"
+        score = metrics.format_score(task["score"], 3)
+        title = f"{task['title']}: {task['metric']} {score} on {task['rows']:,} dev rows"
         texts.append(class_table(title, task["per_class"]).terminal())
     return "\n\n".join(texts)

@@ -52,7 +52,9 @@ class Examples:
         if form == "bi" or self.cache.num_texts == 1:
             lengths = tokens + 2
         else:
-            lengths = tokens.sum(1) + (4 if form == "paper" else 3)
+            # `paper` has a second [CLS], before the second text
+            special = 4 if form == "paper" else 3
+            lengths = tokens.sum(1) + special
         return int((lengths > self.max_length).sum()), lengths.size
 
     def changed(self, changes: Mapping[tuple[int, int], Sequence[int]]) -> Self:
@@ -95,13 +97,21 @@ class Examples:
         """
         if self.cache.num_texts == 1:
             return Ragged.from_lists([self.sentence(row, 0) for row in rows])
-        columns = (0, 1) if form in ("bi", "joint") else ()
-        sentences = [self.sentence(row, column) for column in columns for row in rows]
+        sentences = []
+        if form in ("bi", "joint"):
+            for column in (0, 1):
+                sentences += [self.sentence(row, column) for row in rows]
         if form == "bi":
             return Ragged.from_lists(sentences)
-        pairs = [self.joined(row, form) for row in rows]
-        ids = [ids for ids, _ in pairs] + sentences
-        types = [types for _, types in pairs] + [[0] * len(sentence) for sentence in sentences]
+        ids = []
+        types = []
+        for row in rows:
+            ids_of_pair, types_of_pair = self.joined(row, form)
+            ids.append(ids_of_pair)
+            types.append(types_of_pair)
+        for sentence in sentences:
+            ids.append(sentence)
+            types.append([0] * len(sentence))
         return Ragged.from_lists(ids, types)
 
     def _truncate_pair(self, row: int, special: int) -> tuple[list[int], list[int]]:

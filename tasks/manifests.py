@@ -31,12 +31,16 @@ def data_entries(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def files_of(entry: dict[str, Any]) -> list[dict[str, str]]:
     """The files of a data set with their hashes."""
-    return [entry] if entry.get("file") else entry.get("files", [])
+    if entry.get("file"):
+        return [entry]
+    return entry.get("files", [])
 
 
 def kept_rows(entry: dict[str, Any]) -> int | None:
     """The number of rows that are kept: of triplets, if the set holds these."""
-    return entry["kept"] if "kept" in entry else entry.get("counts", {}).get("triplets")
+    if "kept" in entry:
+        return entry["kept"]
+    return entry.get("counts", {}).get("triplets")
 
 
 def manifest_behind(folder: Path) -> tuple[Path, dict[str, Any]] | None:
@@ -52,6 +56,12 @@ def manifest_behind(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     return None
 
 
+def describe_run(folder: Path) -> str:
+    """The preset of the run that an encoder's folder comes from, for display; empty without such a run."""
+    behind = manifest_behind(folder)
+    return f"a run with --preset {behind[1]['preset']}" if behind and "preset" in behind[1] else ""
+
+
 def manifests_behind(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
     """The manifests behind an encoder, as `manifest_behind`: that of its run, then those of the encoders before it."""
     manifests: dict[Path, tuple[Path, dict[str, Any]]] = {}
@@ -61,6 +71,7 @@ def manifests_behind(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
         if behind is None or behind[0].resolve() in manifests:
             break
         path, content = behind
+        # each once: manifests that name each other's weights would never end
         manifests[path.resolve()] = behind
         before = (content.get("weights") or {}).get("folder")
     return [*manifests.values()]
@@ -76,5 +87,5 @@ def data_files(data: Any, use: str = "train") -> Iterator[tuple[str, str, str]]:
             yield data["file"], data["sha256"], use
         for key, value in data.items():
             if key not in ("skipped", "noted"):
-                named = [kind for kind in ("train", "dev", "test") if kind in key]
-                yield from data_files(value, named[0] if named else use)
+                use_of_value = next((kind for kind in ("train", "dev", "test") if kind in key), use)
+                yield from data_files(value, use_of_value)

@@ -89,6 +89,6 @@ def dev_norm(scores: Iterable[tuple[str, S | None]]) -> S:
     return mean
 
 
-def shown(score: float | None, digits: int = 4) -> str:
+def format_score(score: float | None, digits: int = 4) -> str:
     """A score for the terminal."""
     return "undefined" if score is None else f"{score:.{digits}f}"

@@ -83,6 +83,7 @@ class MultitaskModel(nn.Module):
         if spec.num_texts == 2 and spec.pairs == "joint":
             # B sequences of pairs, then the 2B sentences of both sides
             ragged, sentences = ragged.split(len(ragged) // 3)
+        # a frozen encoder keeps no activations for a backward pass
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             vectors_by_pass = self.vectors(ragged.repeated(passes)).chunk(passes)
             features = torch.cat([spec.features(vectors) for vectors in vectors_by_pass])
@@ -184,6 +185,7 @@ def build(
     `pooler` is how a text becomes one vector, `sentences` the encoder that reads the sentences of `joint` pairs by
     themselves, if it is not a copy.
     """
+    # by a seed of their own: the heads do not depend on what was drawn before
     torch.manual_seed(torch_seed(settings.training.seed, "heads"))
     options = settings.model
     model = MultitaskModel(
@@ -241,7 +243,8 @@ class MultitaskTrainStep:
             loss = task.loss(outputs, labels.repeat(passes)) / passes
             if self.r_drop:
                 loss = loss + self.r_drop * task.divergence(*outputs.chunk(2))
+            # of all ranks and parts, so that their gradients are summed
             loss = loss / len(batch.rows)
             context.scaled(loss).backward()
-            total += loss.detach()
+            total += loss.detach()  # on the device, without a sync
         return {"loss": distributed.sum_over_ranks(total)}

@@ -83,6 +83,7 @@ class Predictor:
         if not rows or isinstance(inputs, str) or any(len(row) != task.num_texts for row in rows):
             expected = "sentences" if task.num_texts == 1 else "pairs of sentences"
             raise UserError(f"{task.files.flag_prefix}: the inputs are not a list of one or more {expected}")
+        # a model has learned texts as they were preprocessed: others would have other tokens
         clean: Callable[[str], str]
         if task.name in self.as_written:
             clean = str.strip
@@ -188,7 +189,8 @@ def read_inputs(path: Path, task: Task) -> list[Row]:
     """
     content = readers.read_texts(path, like=task.kind)
     if not content.rows:
-        raise UserError(f"{path}: holds no {'sentence' if task.num_texts == 1 else 'pair of sentences'}")
+        noun = "sentence" if task.num_texts == 1 else "pair of sentences"
+        raise UserError(f"{path}: holds no {noun}")
     if content.skipped:
         count = len(content.rows) + len(content.skipped)
         print(f"note: {path}: {len(content.skipped):,} of {count:,} rows without a sentence", file=sys.stderr)

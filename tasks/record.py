@@ -116,7 +116,8 @@ def prediction_paths(tasks: Sequence[Task], settings: Any) -> dict[tuple[str, st
             if flag:
                 path = expand_user(flag).absolute()
                 cli.demand_writable(path, f"--{task.files.flag_prefix}-{split}-out")
-            if path.resolve() in [other.resolve() for other in paths.values()]:
+            # before the run: at its end one file would silently replace the other
+            if path.resolve() in [earlier.resolve() for earlier in paths.values()]:
                 raise UserError(f"{path}: two prediction files would be written there; see the --*_out flags")
             paths[task.name, split] = path
     return paths

@@ -11,7 +11,7 @@ _TABLE = {
     "quora": "tasks.quora:Paraphrase",
     "sts": "tasks.sts:Similarity",
 }
-TASKS: dict[str, type[Task]] = {name: resolve_name(place) for name, place in _TABLE.items()}
+TASKS: dict[str, type[Task]] = {name: resolve_name(path) for name, path in _TABLE.items()}
 
 
 def aliases() -> dict[str, str]:

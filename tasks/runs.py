@@ -78,7 +78,9 @@ def finished(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 def _read_run(folder: Path, name: str, manifest: dict[str, Any], scores: dict[str, Any]) -> Run:
     metrics_file = folder / "metrics.jsonl"
     metrics = record.json_lines(metrics_file) if metrics_file.is_file() else []
-    dev_rows = {file.stem: record.read_rows(file) for file in sorted((folder / "dev").glob("*.jsonl"))}
+    dev_rows = {}
+    for file in sorted((folder / "dev").glob("*.jsonl")):
+        dev_rows[file.stem] = record.read_rows(file)
     changes = {}
     for key, value in scores.items():
         if isinstance(value, dict) and {"before", "after"} <= value.keys():
@@ -126,7 +128,9 @@ def _dev_pair_scores(
     for name, entry in entries.items():
         if name.startswith("sts_dev "):
             sets[name.removeprefix("sts_dev ")] = entry
-    title = f"similarity, mean of {len(sets)} sets" if sets else "similarity"
+    title = "similarity"
+    if sets:
+        title = f"similarity, mean of {len(sets)} sets"
     titles = {"sts": title} | {record.file_name(name): name for name in sets}
     tasks = {}
     for (key, title), entry in zip(titles.items(), [whole, *sets.values()], strict=True):

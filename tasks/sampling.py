@@ -30,7 +30,10 @@ def plan(
         return steps[:quota]
 
     if sampling == "sequential":
-        order = [task for task in sizes for _ in range(epochs)]
+        # all epochs of a task, then those of the next one
+        order: list[str] = []
+        for task in sizes:
+            order += [task] * epochs
         lengths = [counts[task] for task in order]
         return Plan(lengths, lambda epoch: stream(order[epoch], epoch % epochs, lengths[epoch]))
     quotas = _quotas(sampling, counts, power)
@@ -56,7 +59,10 @@ def _quotas(sampling: str, counts: Mapping[str, int], power: float) -> dict[str,
     if sampling == "hybrid":  # a set is dropped when it is used up
         return dict(counts)
     # proportional: each task in proportion to a power of its size
-    return {task: max(1, round(largest * (count / largest) ** power)) for task, count in counts.items()}
+    quotas = {}
+    for task, count in counts.items():
+        quotas[task] = max(1, round(largest * (count / largest) ** power))
+    return quotas
 
 
 def _spread(streams: Mapping[str, Steps], generator: np.random.Generator) -> Steps:

@@ -26,7 +26,8 @@ def number(
     """A number with fixed digits and a real minus sign; `missing` where it is None or NaN."""
     if value is None or math.isnan(value):
         return missing
-    text = f"{times * value:{'+' if sign else ''}.{digits}f}"
+    plus = "+" if sign else ""
+    text = f"{times * value:{plus}.{digits}f}"
     # a value that is rounded to zero has no sign
     if not text.strip("+-0."):
         text = text.lstrip("+-")
@@ -42,7 +43,10 @@ def between(frame: pd.DataFrame, digits: int = 2, *, times: float = 1.0, sign: b
     """The intervals of the columns `low` and `high` as [low, high]; a dash where there is none."""
     lows = numbers(frame["low"], digits, times=times, sign=sign)
     highs = numbers(frame["high"], digits, times=times, sign=sign)
-    return [MISSING if low == MISSING else f"[{low}, {high}]" for low, high in zip(lows, highs, strict=True)]
+    intervals = []
+    for low, high in zip(lows, highs, strict=True):
+        intervals.append(MISSING if low == MISSING else f"[{low}, {high}]")
+    return intervals
 
 
 def duration(seconds: float) -> str:
@@ -85,8 +89,10 @@ class Table:
 
     def _lines(self) -> list[list[str]]:
         """The header and the rows, as cells."""
-        lines = [list(self.rows.columns), *self.rows.itertuples(index=False, name=None)]
-        return [[str(cell) for cell in line] for line in lines]
+        lines = []
+        for cells in [self.rows.columns, *self.rows.itertuples(index=False, name=None)]:
+            lines.append([str(cell) for cell in cells])
+        return lines
 
     def terminal(self) -> str:
         """Title, aligned columns and notes; without rows, the title and the notes."""
@@ -109,9 +115,13 @@ class Table:
 
     def pipes(self) -> str:
         """The rows alone as a pipe table of Markdown."""
-        header, *rows = [[_escaped(cell) for cell in line] for line in self._lines()]
-        rules = [":---" if column < self.left else "---:" for column in range(len(header))]
-        return "\n".join(f"| {' | '.join(line)} |" for line in [header, rules, *rows])
+        lines = []
+        for cells in self._lines():
+            lines.append([_escaped(cell) for cell in cells])
+        columns = len(self.rows.columns)
+        rules = [":---"] * self.left + ["---:"] * (columns - self.left)
+        lines.insert(1, rules[:columns])
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def class_table(title: str, per_class: Iterable[Mapping[str, Any]]) -> Table:

@@ -42,7 +42,9 @@ class Head(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """[B, width] to [B, C], or to [B] if there is one output."""
         out: Tensor = self.layers(features)
-        return out.squeeze(-1) if self.outputs == 1 else out
+        if self.outputs == 1:
+            return out.squeeze(-1)
+        return out
 
 
 @dataclass(frozen=True)
@@ -110,12 +112,14 @@ class Task(ABC):
         For classes (KL(p || q) + KL(q || p)) / 2, which is (p - q)(log p - log q) / 2 summed over the classes; for a
         score the squared difference.
         """
-        a, b = first.float(), second.float()
+        a = first.float()
+        b = second.float()
         if not self.classes:
             return F.mse_loss(a, b, reduction="sum")
         if a.ndim == 1:
             return ((a.sigmoid() - b.sigmoid()) * (a - b)).sum() / 2
-        a, b = a.log_softmax(1), b.log_softmax(1)
+        a = a.log_softmax(1)
+        b = b.log_softmax(1)
         return ((a.exp() - b.exp()) * (a - b)).sum() / 2
 
     @abstractmethod
@@ -140,7 +144,9 @@ class Task(ABC):
 
     def score(self, predicted: np.ndarray, gold: np.ndarray) -> float | None:
         """The task's metric over labelled rows, accuracy or Pearson's r; None if it is undefined."""
-        return metrics.accuracy(predicted, gold) if self.classes else metrics.pearson(predicted, gold)
+        if self.classes:
+            return metrics.accuracy(predicted, gold)
+        return metrics.pearson(predicted, gold)
 
     def per_class(self, predicted: np.ndarray, gold: np.ndarray) -> list[dict[str, Any]]:
         """Precision, recall, F1 and support of each class; empty for a regression task."""

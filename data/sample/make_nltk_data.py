@@ -15,7 +15,7 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path
 
 SAMPLE = Path(__file__).resolve().parent
@@ -109,7 +109,7 @@ def tagged_sentences(source: Path) -> list[Tagged]:
 def lemmas_of(sentences: list[Tagged], words: WordNet) -> set[Lemma]:
     """The lemmas that are looked up for the sentences' words, as far as they decide which synonyms there are."""
     lemmas = set[Lemma]()
-    for word, tag in {pair for sentence in sentences for pair in sentence}:
+    for word, tag in set(chain.from_iterable(sentences)):
         # A plural may be a lemma without synonyms that hides another: "profits" is not several times "profit".
         if tag != "NNS" and not words.candidates(word, tag):
             continue
@@ -139,8 +139,8 @@ class Synset:
         first = 5 + 2 * count
         last = first + 4 * int(fields[first - 1])
         pointers = []
-        for place in range(first, last, 4):
-            symbol, offset, part, lemmas = fields[place : place + 4]
+        for start in range(first, last, 4):
+            symbol, offset, part, lemmas = fields[start : start + 4]
             if symbol == ";u" or (symbol == "&" and fields[2] == "s"):
                 pointers.append((symbol, (part, int(offset)), lemmas))
         return cls(fields[1], fields[2], words, pointers)
@@ -161,9 +161,14 @@ class Synset:
 def wordnet_files(source: Path, lemmas: set[Lemma]) -> dict[str, str]:
     """The files of WordNet that NLTK reads, with all senses of some lemmas."""
     senses = read_index(source)
-    keys = {(part, offset) for lemma, part in lemmas for offset in senses.get((lemma, part), ())}
+    keys: set[Key] = set()
+    for lemma, part in lemmas:
+        keys.update((part, offset) for offset in senses.get((lemma, part), ()))
     synsets = read_synsets(source, keys)
-    targets = {target for synset in synsets.values() for _, target, _ in synset.pointers}
+    targets: set[Key] = set()
+    for synset in synsets.values():
+        targets.update(target for _, target, _ in synset.pointers)
+    # the targets are read for their names alone: without their own pointers no further synsets are needed
     for key, synset in read_synsets(source, targets - keys).items():
         synsets[key] = replace(synset, pointers=[])
     header = licence(source)
@@ -212,7 +217,10 @@ def read_synsets(source: Path, keys: set[Key]) -> dict[Key, Synset]:
 def new_offsets(synsets: dict[Key, Synset], header: int) -> dict[Key, int]:
     """The offset in bytes of each synset's line in its new data file, after a header of some length."""
     offsets = {}
-    targets = {target: 0 for synset in synsets.values() for _, target, _ in synset.pointers}
+    # a line's length does not depend on the offsets in it, so any will do
+    targets: dict[Key, int] = {}
+    for synset in synsets.values():
+        targets |= dict.fromkeys([target for _, target, _ in synset.pointers], 0)
     sizes = dict.fromkeys(FILES, header)
     for key in sorted(synsets):
         part = key[0]

@@ -51,8 +51,11 @@ class GraphedVectors:
             trained = [p for p in self._parameters if p.requires_grad]
         if not self._can_replay(ragged, trained):
             return vectors(self.model, ragged, self.pooler)
+        # batches are filled up to a few sizes, since each needs a recording of its own
         size = sizes(ragged.lengths, self.model.config.max_position_embeddings)
-        dtype = torch.get_autocast_dtype(GPU) if torch.is_autocast_enabled(GPU) else None
+        dtype = None
+        if torch.is_autocast_enabled(GPU):
+            dtype = torch.get_autocast_dtype(GPU)
         key = (size, dtype, bool(trained))
         if key not in self._recordings:
             self._recordings[key] = self._record(ragged, size, dtype)
@@ -98,6 +101,7 @@ class GraphedVectors:
 
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
+        # dropout draws random numbers in the passes below, which are not part of training
         with torch.random.fork_rng([device]):
             with preparation(device):
                 forward()
@@ -206,6 +210,7 @@ class _Recording:
     def load(self, ragged: Ragged) -> None:
         """Copy a batch to the tensors that the graphs read, with the sentences that fill it up."""
         total = self.tokens.shape[1]
+        # stacked, so that one kernel copies and pads all three
         together = torch.stack([ragged.ids, ragged.positions, ragged.types])
         self.tokens.copy_(F.pad(together, (0, total - together.shape[1])))
         ends = np.cumsum([0, *filled(ragged.lengths, total, len(self.lengths))]).astype(np.int32)
@@ -235,6 +240,7 @@ class _Replay(torch.autograd.Function):
         owner.waiting = bool(parameters)
         recording.forward()
         assert recording.out is not None
+        # a copy: the next replay overwrites the tensor
         return recording.out.clone()
 
     @staticmethod

@@ -50,6 +50,7 @@ def spans(rows: int) -> list[slice]:
         return [slice(0, rows)]
     count = max(2, math.ceil(rows / _BLOCK))
     height = math.ceil(rows / (count * _STEP)) * _STEP
+    # rows in the overlap are computed twice, to the same values; a block of another height would need another kernel
     starts = [min(number * height, rows - height) for number in range(count)]
     return [slice(start, start + height) for start in starts]
 

@@ -31,6 +31,7 @@ class FastSelfAttention(SelfAttention):
         if x.device.type != "cpu":
             return super().forward(x, ragged, query_index)
         if query_index is not None:
+            # packed weights hold all three projections, but few queries are needed here
             (q,) = self._project(x.index_select(0, query_index), [self.query])
             k, v = self._project(x, [self.key, self.value])
         elif self.packed:

@@ -32,12 +32,12 @@ def folder_of(parent: Path, step: int) -> Path:
 
 def steps(parent: Path) -> list[int]:
     """Steps of the checkpoints in a folder, ascending."""
-    found = []
+    numbers = []
     if parent.is_dir():
         for path in parent.iterdir():
             if match := _NAME.fullmatch(path.name):
-                found.append(int(match.group(1)))
-    return sorted(found)
+                numbers.append(int(match.group(1)))
+    return sorted(numbers)
 
 
 def save(parent: Path, step: int, model: nn.Module, optimizer: AdamW, state: dict[str, Any]) -> None:
@@ -97,15 +97,16 @@ def newest_whole(parent: Path) -> tuple[int | None, list[str]]:
 
 def _damage(parent: Path, step: int) -> str | None:
     """The damaged or missing file that a run resumed at `step` would read, or None."""
-    own = folder_of(parent, step)
+    folder = folder_of(parent, step)
     try:
         state = state_of(parent, step)
     except (OSError, ValueError, KeyError):
-        return f"{own / _STATE} is damaged"
+        return f"{folder / _STATE} is damaged"
     kept = folder_of(parent, state["kept_step"])
-    needed = [own / _STATE, kept / _STATE, kept / _MODEL]
+    needed = [folder / _STATE, kept / _STATE, kept / _MODEL]
+    # a finished run trains no more
     if not state["finished"]:
-        needed += [own / _MODEL, own / _OPTIMIZER]
+        needed += [folder / _MODEL, folder / _OPTIMIZER]
     for path in needed:
         try:
             whole = _hash_of(path) == read_json(path.parent / _STATE)["sha256"][path.name]
@@ -160,9 +161,15 @@ def finish(parent: Path, state: dict[str, Any]) -> None:
 def not_finite(model: nn.Module, optimizer: AdamW) -> str | None:
     """The name of the first tensor to be saved that is not finite, or None. One device sync."""
     tensors = {**model.state_dict(), **_optimizer_tensors(model, optimizer)}
-    tensors = {name: tensor for name, tensor in tensors.items() if tensor.numel()}
-    finite = torch.stack([torch.stack(tensor.aminmax()).isfinite().all() for tensor in tensors.values()])
-    for name, is_finite in zip(tensors, finite.tolist(), strict=True):
+    names = []
+    finite = []
+    for name, tensor in tensors.items():
+        # a tensor without elements has no least and largest
+        if tensor.numel():
+            names.append(name)
+            # both are NaN if an element is; a mask of all elements would need memory of their number
+            finite.append(torch.stack(tensor.aminmax()).isfinite().all())
+    for name, is_finite in zip(names, torch.stack(finite).tolist(), strict=True):
         if not is_finite:
             return name
     return None

@@ -250,6 +250,7 @@ def _exit_code(main: Callable[[], None]) -> int:
     except Interrupted as stop:
         # every process of torchrun gets here
         if os.environ.get("RANK", "0") == "0":
-            say(f"{stop}; resume with: {resume_command()}" if resumable else str(stop), sys.stderr)
+            hint = f"; resume with: {resume_command()}" if resumable else ""
+            say(f"{stop}{hint}", sys.stderr)
         return 128 + stop.number
     return 0

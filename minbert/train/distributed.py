@@ -147,7 +147,9 @@ def differing_rank(tensors: Iterable[Tensor], device: torch.device) -> int:
         digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     local = torch.tensor([*digest.digest()], device=device)
     first = broadcast(local.clone())
-    return max_over_ranks(0 if torch.equal(first, local) else rank(), device)
+    # the first rank is equal to itself, so 0 is free to say that all are equal
+    difference = 0 if torch.equal(first, local) else rank()
+    return max_over_ranks(difference, device)
 
 
 def sum_gradients(parameters: Iterable[nn.Parameter], device: torch.device) -> None:
@@ -158,6 +160,7 @@ def sum_gradients(parameters: Iterable[nn.Parameter], device: torch.device) -> N
     if not dist.is_initialized():
         return
     trained = [p for p in parameters if p.requires_grad]
+    # a rank without rows of a batch has no gradients, but every rank must exchange the same buckets
     has_gradient = torch.tensor([p.grad is not None for p in trained], dtype=torch.float32, device=device)
     counts = sum_over_ranks(has_gradient).tolist()  # of the ranks with a gradient
     _exchange(_sum_in_buckets, [p for p, count in zip(trained, counts, strict=True) if count])
@@ -168,7 +171,9 @@ def _sum_in_buckets(parameters: list[nn.Parameter]) -> None:
     for bucket in _buckets(parameters):
         gradients = []
         for parameter in bucket:
-            gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            gradient = parameter.grad
+            if gradient is None:
+                gradient = torch.zeros_like(parameter)
             gradients.append(gradient.flatten())
         flat = torch.cat(gradients)
         exchanges.append((bucket, flat, dist.all_reduce(flat, async_op=True)))

@@ -172,6 +172,7 @@ def fit(
             # one training step
             batch = plan.at(state.step)
             context = StepContext(training.seed, state.step, precision, device, scaler)
+            # to None: AdamW skips a parameter without gradient, such as another task's head
             optimizer.zero_grad(set_to_none=True)
             try:
                 metrics = train_step.backward(model, batch, context)
@@ -220,6 +221,7 @@ def fit(
                 raise Interrupted(f"stopped after step {state.step:,} of {plan.total:,}", stopping)
 
     state.kept_step = _kept_step(state, training)
+    # also the last step, from the file: so a run that is resumed after its end leaves the same weights
     checkpoint.load(run.checkpoints, state.kept_step, model)
     if distributed.rank() == 0:
         run.sync_metrics()
@@ -355,7 +357,9 @@ def _check_weights(model: nn.Module, optimizer: AdamW, step: int, task: str, dev
 
 def _kept_step(state: LoopState, training: TrainingSettings) -> int:
     """The step of the weights to keep: the best by a defined score, or the last."""
-    return state.step if training.keep == LAST or state.best is None else state.best_step
+    if training.keep == LAST or state.best is None:
+        return state.step
+    return state.best_step
 
 
 def _save(model: nn.Module, optimizer: AdamW, state: LoopState, run: RunFolder, training: TrainingSettings) -> None:

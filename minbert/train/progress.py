@@ -157,8 +157,10 @@ class Progress:
             values = []
             for key, value in means.items():
                 task, _, name = key.partition("/")
-                if name == kind:
-                    values.append(f"{task} {_format(value)}" if self._several_tasks else _format(value))
+                if name == kind and self._several_tasks:
+                    values.append(f"{task} {_format(value)}")
+                elif name == kind:
+                    values.append(_format(value))
             if values:
                 kinds.append(" ".join([kind, *values]))
         return "  ".join(kinds)

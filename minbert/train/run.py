@@ -213,6 +213,7 @@ class RunFolder:
         self._content = {**manifest, **earlier, "sessions": [*sessions, session]}
         write_json(self._manifest, self._content)
 
+        # a row of the checkpoint's step may have been logged in a file that the new one hides
         if self._tracked != "none":
             self._tracker = track.Tracker(self.path, self._content, step, self._tracked)
             for row in self.metrics():
@@ -230,6 +231,7 @@ class RunFolder:
             return
         last_step = self.resumed_step
         finished = checkpoint.state_of(self.checkpoints, last_step)["finished"]
+        # an unfinished run evaluates again after the checkpoint that it resumes from
         last_evaluation = last_step if finished else last_step - 1
         kept = []
         damaged = 0
@@ -261,6 +263,7 @@ class RunFolder:
         if distributed.rank():
             return
         self._check_lock()
+        # opened for each row: nothing stays in a buffer if the process is killed
         with open(self._metrics, "a", encoding="utf-8") as file:
             file.write(json.dumps(row, allow_nan=False) + "\n")
         if self._tracker:
@@ -308,8 +311,11 @@ def environment(device: torch.device) -> dict[str, Any]:
 
 def hardware(device: torch.device) -> dict[str, Any]:
     """What the bits of a computation depend on besides the versions: processor, instructions, number of threads."""
+    processor = _cpu_name()
+    if device.type == "cuda":
+        processor = torch.cuda.get_device_name(device)
     return {
-        "processor": torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name(),
+        "processor": processor,
         "instructions": _instructions(),
         "threads": torch.get_num_threads(),
     }

@@ -10,6 +10,7 @@ import dataclasses
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, NoReturn, Self, TypeVar, get_type_hints
 
@@ -181,8 +182,8 @@ class Settings:
         """Settings from values by flag name; all others have their defaults. Raises `UserError`."""
         arguments = {}
         for name, group in cls.groups().items():
-            own_names = {item.name for item in fields(group)}
-            arguments[name] = group(**{key: flat.pop(key) for key in list(flat) if key in own_names})
+            values = {item.name: flat.pop(item.name) for item in fields(group) if item.name in flat}
+            arguments[name] = group(**values)
         if flat:
             unknown = next(iter(flat))
             raise UserError(f"{unknown}: no such setting{suggestion(unknown, flags_of(cls))}")
@@ -217,7 +218,10 @@ S = TypeVar("S", bound=Settings)
 
 def flags_of(kind: type[Settings]) -> dict[str, str]:
     """Flag name, with underscores -> name of its group."""
-    return {item.name: name for name, group in kind.groups().items() for item in fields(group)}
+    groups: dict[str, str] = {}
+    for name, group in kind.groups().items():
+        groups |= dict.fromkeys([item.name for item in fields(group)], name)
+    return groups
 
 
 @dataclass(frozen=True)
@@ -285,12 +289,13 @@ class _Parser(HfArgumentParser):
     def values(self, words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         """The value of every flag, and the names of the flags that `words` hold. Raises `UserError`."""
         namespace, unknown = self.parse_known_args(words)
-        option_strings = [option for action in self._actions for option in action.option_strings]
         if unknown:
             word = unknown[0].partition("=")[0]
+            option_strings = list(chain.from_iterable(action.option_strings for action in self._actions))
             raise UserError(f"{unknown[0]}: no such flag{suggestion(word, option_strings)} (see --help)")
-        names = [word.partition("=")[0] for word in words]
-        return namespace, [action.dest for action in self._actions if set(action.option_strings) & set(names)]
+        typed_options = {word.partition("=")[0] for word in words}
+        typed = [action.dest for action in self._actions if not typed_options.isdisjoint(action.option_strings)]
+        return namespace, typed
 
 
 class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
@@ -339,20 +344,21 @@ def parse(
 
     flat = {name: value for name, value in vars(namespace).items() if name in flags_of(kind)}
     settings = kind.of(**flat)
-    given = {name: flat[name] for name in [*from_file, *typed] if name in flat}
-    settings.check_given(given)
-    return Parsed(settings, preset, given, shlex.join([*parser.prog.split(), *arguments]))
+    # without --preset and --config, which are no settings
+    overrides = {name: flat[name] for name in [*from_file, *typed] if name in flat}
+    settings.check_given(overrides)
+    return Parsed(settings, preset, overrides, shlex.join([*parser.prog.split(), *arguments]))
 
 
 def _preset_of(name: str, presets: Presets, program: str) -> Preset:
     """The preset of a command. Raises `UserError`, naming the command that it belongs to if there is one."""
-    own = presets[program]
-    if name in own:
-        return own[name]
-    for command, others in presets.items():
-        if name in others:
+    by_name = presets[program]
+    if name in by_name:
+        return by_name[name]
+    for command, names in presets.items():
+        if name in names:
             raise UserError(f"--preset {name}: belongs to another command: python {command} --preset {name}")
-    raise UserError(f"--preset: {short_repr(name)} is not one of {', '.join(own)}{suggestion(name, own)}")
+    raise UserError(f"--preset: {short_repr(name)} is not one of {', '.join(by_name)}{suggestion(name, by_name)}")
 
 
 def _table_values(parser: _Parser, table: Mapping[str, Any], label: str) -> dict[str, Any]:
@@ -371,6 +377,7 @@ def _describe(presets: Mapping[str, Preset], default: str) -> str:
     for name, preset in presets.items():
         lines.append(f"{name}{' (default)' if name == default else ''}: {preset.about}")
         for key, value in preset.values.items():
-            shown = shlex.quote(str(value)) if value != "" else "(required)"
-            lines.append(f"    {flag_name(key)} {shown}")
+            # a preset with an empty value, such as that of --weights, leaves it to the user
+            text = shlex.quote(str(value)) if value != "" else "(required)"
+            lines.append(f"    {flag_name(key)} {text}")
     return "\n".join(lines)

@@ -91,10 +91,11 @@ def open_run(parsed: Parsed[S]) -> Iterator[OpenRun[S]]:
 
 
 def load_initial_encoder(
-    settings: EncoderSettings, device: torch.device, *, source: str = "", flag: str = "--weights"
+    settings: EncoderSettings, device: torch.device, *, source: str = "", flag: str = "--weights", origin: str = ""
 ) -> InitialEncoder:
     """The encoder of `--weights`, or of another `source` that `flag` names, on a device; prints what is read and why.
 
+    `origin` says where the encoder comes from, if that is known.
     The pooler is `--pooler`, else the one that the folder names, else BERT's own. Raises `UserError`.
     """
     source = source or settings.weights
@@ -104,11 +105,14 @@ def load_initial_encoder(
     saved = weights.saved_pooler(folder)
     pooler = settings.pooler or saved or "pooler"
     reason = f"as saved with {source}"
-    if settings.pooler:
-        reason = f"as set; {source} names {saved}" if saved and saved != pooler else "as set"
-    elif not saved:
+    if not saved:
         reason = f"BERT's pooling layer, as {source} names none"
-    distributed.say(f"starting from {source} ({flag}); a sentence's vector is its {pooler} ({reason}; --pooler)")
+    if settings.pooler:
+        reason = "as set"
+        if saved and saved != pooler:
+            reason += f"; {source} names {saved}"
+    named = f"{flag}, {origin}" if origin else flag
+    distributed.say(f"starting from {source} ({named}); a sentence's vector is its {pooler} ({reason}; --pooler)")
     length = resolve_max_length(settings.max_length, model.config)
     return InitialEncoder(model.to(device), tokenizer, pooler, length, folder, BertConfig.read(folder))
 
@@ -136,6 +140,9 @@ def begin_run(run: OpenRun[Any], encoder: InitialEncoder, inputs: InputFiles, **
     distributed.barrier()  # no rank may write before all have checked the folder
 
     data_dir = os.environ.get("DATA_DIR")
+    variables = {}
+    if data_dir and not settings.files.data:
+        variables["DATA_DIR"] = data_dir
     manifest = {
         "command": run.parsed.command,
         "preset": run.parsed.preset,
@@ -145,7 +152,7 @@ def begin_run(run: OpenRun[Any], encoder: InitialEncoder, inputs: InputFiles, **
         "weights": {"folder": str(encoder.folder), "sha256": encoder.sha256},
         "precision": run.precision,
         "environment": environment(run.device),
-        "variables": {"DATA_DIR": data_dir} if data_dir and not settings.files.data else {},
+        "variables": variables,
         "selection": settings.training.selection,
         **{name: section for name, section in sections.items() if section is not None},
     }

@@ -88,15 +88,16 @@ def synonym_augmentation(
     kinds = wordnet.KINDS[int(settings.synonyms)]
     words = wordnet.WordNet(wordnet.find_nltk_data(data), settings.synonyms_senses)
     tagged = {}
-    shown: dict[str, str] = {}
+    replacements: dict[str, str] = {}
     for name, examples in sets.items():
         texts = list(texts_of(examples.cache))
         tagged[name] = wordnet.tag(texts, words).only(kinds)
-        shown |= first_replacements(tagged[name], texts)
+        replacements |= first_replacements(tagged[name], texts)
     replaceable = sum(len(of_set.spans) for of_set in tagged.values())
-    examples_shown = ", ".join(f"{word} -> {synonym}" for word, synonym in list(shown.items())[:EXAMPLES_SHOWN])
+    pairs = [f"{word} -> {synonym}" for word, synonym in replacements.items()]
     distributed.say(
-        f"synonyms, method {settings.synonyms}: {replaceable:,} words have one in WordNet, such as {examples_shown}"
+        f"synonyms, method {settings.synonyms}: {replaceable:,} words have one in WordNet, such as "
+        f"{', '.join(pairs[:EXAMPLES_SHOWN])}"
     )
     return Synonyms(settings, training, tokenizer, tagged, run / "synonyms")
 
@@ -258,4 +259,6 @@ class Synonyms:
 
 def texts_of(cache: TokenCache) -> Iterator[str]:
     """All texts, row by row; within a row, column by column."""
-    return (cache.text(row, column) for row in range(len(cache)) for column in range(cache.num_texts))
+    for row in range(len(cache)):
+        for column in range(cache.num_texts):
+            yield cache.text(row, column)

@@ -203,8 +203,8 @@ class WordNet:
             if tag == "NNS":
                 stems.append(word)  # glasses, pants
         uses = {stem: self._uses(stem, part) for stem in stems}
-        known = [stem for stem in stems if uses[stem] >= 0]
-        return max(known, key=lambda stem: uses[stem], default=None)
+        lemmas = [stem for stem in stems if uses[stem] >= 0]
+        return max(lemmas, key=lambda stem: uses[stem], default=None)
 
     def _candidates(self, word: str, tag: str) -> tuple[str, ...]:
         """The synonyms of a word with this Penn tag, inflected like the word but not in its letter case; often empty.

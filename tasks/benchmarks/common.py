@@ -147,19 +147,23 @@ def load_encoders(options: argparse.Namespace) -> list[NamedEncoder]:
 
 def short_names(sources: Sequence[str]) -> list[str]:
     """Distinct short names: `cbcl` for `runs/cbcl/encoder`, or the whole path where two short names are equal."""
-    short = []
+    names = []
     for source in sources:
         path = Path(source).resolve()
         is_part_of_run = path.is_dir() and path.name == "encoder"
-        short.append(path.parent.name if is_part_of_run else path.name)
-    return [name if short.count(name) == 1 else source for name, source in zip(short, sources, strict=True)]
+        names.append(path.parent.name if is_part_of_run else path.name)
+    distinct = []
+    for name, source in zip(names, sources, strict=True):
+        distinct.append(name if names.count(name) == 1 else source)
+    return distinct
 
 
 def comparisons(encoders: Sequence[NamedEncoder]) -> list[tuple[NamedEncoder, NamedEncoder]]:
     """(first, other) for every encoder after the first, pooler by pooler."""
     first = [encoder for encoder in encoders if encoder.name == encoders[0].name]
-    others = [encoder for encoder in encoders if encoder.name != encoders[0].name]
-    return list(zip(first * (len(others) // len(first)), others, strict=True))
+    rest = [encoder for encoder in encoders if encoder.name != encoders[0].name]
+    # every encoder has the same poolers in the same order, so the first one's are repeated for each of the rest
+    return list(zip(first * (len(rest) // len(first)), rest, strict=True))
 
 
 def training_data(encoder: NamedEncoder) -> str:
@@ -210,10 +214,11 @@ class EmbeddingCache:
     def raw(self, encoder: NamedEncoder, texts: Iterable[str]) -> np.ndarray:
         """Vectors of texts: float32 [N, D]."""
         texts = list(texts)
-        missing = dict.fromkeys(texts).keys() - self.vectors[encoder].keys()
+        vectors = self.vectors[encoder]
+        missing = [text for text in dict.fromkeys(texts) if text not in vectors]
         if missing:
-            self._encode(encoder.encoder, [text for text in dict.fromkeys(texts) if text in missing])
-        return np.stack([self.vectors[encoder][text] for text in texts])
+            self._encode(encoder.encoder, missing)
+        return np.stack([vectors[text] for text in texts])
 
     def _encode(self, encoder: Encoder, texts: Sequence[str]) -> None:
         pools: dict[NamedEncoder, Pool] = {}
@@ -229,9 +234,9 @@ class EmbeddingCache:
 
     def cosines(self, encoder: NamedEncoder, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         """Cosine of each pair in float64, 0 where a vector is zero: [pairs]."""
-        return pair_cosines(
-            self.raw(encoder, [first for first, _ in pairs]), self.raw(encoder, [second for _, second in pairs])
-        )
+        first = self.raw(encoder, [pair[0] for pair in pairs])
+        second = self.raw(encoder, [pair[1] for pair in pairs])
+        return pair_cosines(first, second)
 
 
 def pair_cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -295,7 +300,10 @@ def frame_of(scores: Iterable[Score], measure: str = "") -> pd.DataFrame:
 
 def differences(scores: Sequence[Score], encoders: Sequence[NamedEncoder], measure: str) -> pd.DataFrame:
     """The value of every other encoder minus the first's on each set, and the paired interval of this difference."""
-    by_key = {(score.encoder, score.set): score for score in scores if score.measure == measure}
+    by_key = {}
+    for score in scores:
+        if score.measure == measure:
+            by_key[score.encoder, score.set] = score
     names = list(dict.fromkeys(name for _, name in by_key))
     rows = []
     for first, other in comparisons(encoders):
@@ -324,7 +332,12 @@ def as_json(frame: pd.DataFrame) -> list[dict[str, Any]]:
     always = {"value", "low", "high", "difference"}
     rows = []
     for record in records(frame.drop(columns="label", errors="ignore")):
-        rows.append({key: cell for key, cell in record.items() if cell is not None or key in always})
+        row = {}
+        for key, cell in record.items():
+            # a column of other scores' details is empty in this row
+            if cell is not None or key in always:
+                row[key] = cell
+        rows.append(row)
     return rows
 
 

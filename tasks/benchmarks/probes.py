@@ -83,7 +83,9 @@ def main(arguments: list[str] | None = None) -> None:
     if ON_PAIRS & set(options.probes):
         folder = data_folder(options.data)
         (stsb,) = sets.read(folder, ["STS-B"])
-        frequency_sets = sets.read(folder, options.sets) if "frequency" in options.probes else []
+        frequency_sets: list[ScoredSet] = []
+        if "frequency" in options.probes:
+            frequency_sets = sets.read(folder, options.sets)
     encoders = common.load_encoders(options)
     cache = EmbeddingCache(encoders)
 
@@ -176,6 +178,7 @@ def mean_without(rank: Tensor, removed: int, layers: Sequence[int]) -> Pool:
         x = torch.stack([states[layer].float() for layer in layers]).mean(0)  # [T, D]
         kept = (rank.to(x.device)[ragged.ids] >= removed).float()[:, None]  # [T, 1]
         share = pooling.mean_of(kept, ragged)  # [B, 1]
+        # both means are over all tokens, so their ratio is the mean over the kept ones
         return torch.where(share > 0, pooling.mean_of(x * kept, ragged) / share, pooling.mean_of(x, ragged))
 
     return pool
@@ -192,7 +195,9 @@ def probe_frequency(
     There is a curve over k for every encoder; poolers that do not average tokens are probed as `mean`. A value is NaN
     where a set's rho is undefined.
     """
-    names = f"mean of {len(scored_sets)} sets" if len(scored_sets) > 1 else scored_sets[0].name
+    names = scored_sets[0].name
+    if len(scored_sets) > 1:
+        names = f"mean of {len(scored_sets)} sets"
     scores = []
     curves = {}
     for encoder in mean_encoders(encoders):
@@ -279,13 +284,13 @@ def probe_length(
     scores = []
     tables = []
     for encoder in encoders:
-        own = []
+        shifts = []
         for appended in APPENDED:
-            own += length_shift(cache, encoder, scored, appended, seed=options.seed, resamples=options.resamples)
-        rows = wide(common.frame_of(own), ["set"], "measure", 4).rename(columns={"set": "appended"})
+            shifts += length_shift(cache, encoder, scored, appended, seed=options.seed, resamples=options.resamples)
+        rows = wide(common.frame_of(shifts), ["set"], "measure", 4).rename(columns={"set": "appended"})
         title = f"Length bias of {encoder.label}: {scored.name}, {len(scored.pairs):,} pairs"
         tables.append(Table(title, rows, (LENGTH_NOTE,)))
-        scores += own
+        scores += shifts
     differences = common.differences(scores, encoders, "change")
     title = f"Change of the cosine, {scored.name}"
     tables += common.difference_tables(title, differences, digits=3, higher_is_better=False, column="appended")
@@ -363,6 +368,7 @@ def probe_weat(cache: EmbeddingCache, encoders: Sequence[NamedEncoder], options:
             effect, p = weat.association_test(*vectors, seed=options.seed, name=name)
             scores.append(Score(encoder, "effect", name, effect, details={"p": p}))
             effects.append(effect)
+            # four digits would show it as 0
             p_values.append("< 0.0001" if p < 1e-4 else number(p, 4))
         columns[f"d ({encoder.label})"] = numbers(effects, sign=True)
         columns[f"p ({encoder.label})"] = p_values

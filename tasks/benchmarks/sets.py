@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from tasks.benchmarks.common import choose
 from tasks.readers import chinese, senteval
 
 ENGLISH = senteval.SCORED
+# STS-B alone is the name of the English set
 CHINESE = {"zh-STS-B" if name == "STS-B" else name: name for name in chinese.FOLDERS}
 NAMES_HELP = f"en (the seven), zh (the Chinese), or of {', '.join((*ENGLISH, *CHINESE))}, several with commas"
 
@@ -36,7 +38,7 @@ class ScoredSet:
     @property
     def texts(self) -> list[str]:
         """The sentences of all pairs."""
-        return [text for pair in self.pairs for text in pair]
+        return list(chain.from_iterable(self.pairs))
 
 
 def set_names(text: str) -> list[str]:

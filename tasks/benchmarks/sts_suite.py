@@ -79,7 +79,10 @@ def main(arguments: list[str] | None = None) -> None:
     content["results"] = common.as_json(frame_of(scores))
     content["differences"] = common.as_json(differences)
     common.save(options, folder, encoders, complete=True, **content)
-    notes = [NOTE, *(f"{scored.name} is {scored.file}." for scored in scored_sets if scored.file)]
+    notes = [NOTE]
+    for scored in scored_sets:
+        if scored.file:
+            notes.append(f"{scored.name} is {scored.file}.")
     tables = [
         *score_tables(scores, encoders, tuple(notes)),
         *common.difference_tables("Spearman × 100", differences, times=100),
@@ -153,12 +156,15 @@ def score_tables(scores: Sequence[Score], encoders: Sequence[NamedEncoder], note
         rows = wide(subsets.rename(columns={"set": "subset"}), ["subset"], "label", times=100)
         tables.append(Table("Subsets, Spearman's rho × 100", rows))
     for encoder in encoders:
-        own = [score for score in scores if score.encoder == encoder]
-        rhos = common.frame_of(own, "spearman")
+        values = {}
+        for score in scores:
+            if score.encoder == encoder:
+                values[score.measure, score.set] = score.value
+        rhos = common.frame_of((score for score in scores if score.encoder == encoder), "spearman")
         by_set = {}
         for measure in ("pearson", MEAN, WEIGHTED_MEAN):
-            values = {score.set: score.value for score in own if score.measure == measure}
-            by_set[measure] = [values.get(name, np.nan) for name in rhos["set"]]
+            # a set without subsets has no mean over them
+            by_set[measure] = [values.get((measure, name), np.nan) for name in rhos["set"]]
         columns = {
             "set": rhos["set"],
             "pairs": numbers(rhos["rows"], 0),
@@ -185,7 +191,9 @@ def draw_scatter(path: Path, scored: ScoredSet, cosines: Mapping[NamedEncoder, n
     count = len(cosines)
     columns = 2 if count == 4 else min(count, 3)
     rows = -(-count // columns)
-    size = (8.0, 4.8) if count == 1 else (4.1 * columns + 0.7, 4.0 * rows + 1.0)
+    size = (4.1 * columns + 0.7, 4.0 * rows + 1.0)
+    if count == 1:
+        size = (8.0, 4.8)
     lowest = min(float(values.min()) for values in cosines.values())
     with charts.panels(count, size, columns=columns, sharex=True, sharey=True) as panels:
         for index, (panel, (encoder, values)) in enumerate(zip(panels, cosines.items(), strict=True)):
@@ -245,21 +253,14 @@ def sick_frames(
 def sick_tables(by_relation: pd.DataFrame, examples: pd.DataFrame) -> list[Table]:
     """One table of means by relation, and one of the examples."""
     by_relation = by_relation.assign(pairs=[f"{count:,}" for count in by_relation["pairs"]])
-    tables = []
-    for title, frame, note, left in (
-        ("SICK test by relation", by_relation, "Human scores from 1 to 5; cosines from −1 to 1.", 1),
-        (
-            "SICK's contradictions of SelfCCL's Table 6",
-            examples,
-            "The paper prints 3.5 for the pair on a leash, whose score is 3.55.",
-            2,
-        ),
-    ):
-        rows = frame.copy()
-        for name in rows.columns[2:]:
-            rows[name] = numbers(frame[name])
-        tables.append(Table(title, rows, (note,), left=left))
-    return tables
+    by_relation = by_relation.assign(**{name: numbers(by_relation[name]) for name in by_relation.columns[2:]})
+    examples = examples.assign(**{name: numbers(examples[name]) for name in examples.columns[2:]})
+    scales = "Human scores from 1 to 5; cosines from −1 to 1."
+    slip = "The paper prints 3.5 for the pair on a leash, whose score is 3.55."
+    return [
+        Table("SICK test by relation", by_relation, (scales,), left=1),
+        Table("SICK's contradictions of SelfCCL's Table 6", examples, (slip,), left=2),
+    ]
 
 
 if __name__ == "__main__":

@@ -79,7 +79,8 @@ def main(arguments: list[str] | None = None) -> None:
     scores: list[Score] = []
     content: dict[str, Any] = {"folds": options.folds, "sets": {}}
     for name, rows_of_split in data.items():
-        content["sets"][name] = {"rows": {split: len(rows) for split, rows in rows_of_split.items()}}
+        counts = {split: len(rows) for split, rows in rows_of_split.items()}
+        content["sets"][name] = {"rows": counts}
         for encoder in encoders:
             outcome = classify(cache, encoder, rows_of_split, options.folds)
             samples = intervals.bootstrap(
@@ -205,15 +206,21 @@ def score_tables(scores: Sequence[Score], encoders: Sequence[NamedEncoder], fold
     rows = wide(common.frame_of(scores), COLUMNS, "set", times=100)
     tables = [Table("Transfer, accuracy × 100", rows, (note,), left=2)]
     for encoder in encoders:
-        own = common.frame_of(score for score in scores if score.encoder == encoder and score.set != AVERAGE)
-        deviations = [np.std(values, ddof=1) if len(values) > 1 else np.nan for values in own["folds"]]
+        frame = common.frame_of(score for score in scores if score.encoder == encoder and score.set != AVERAGE)
+        deviations = []
+        for accuracies in frame["folds"]:
+            # TREC, MRPC and SST2 have a fixed test set, and no folds of it
+            deviations.append(np.std(accuracies, ddof=1) if len(accuracies) > 1 else np.nan)
+        chosen_c = []
+        for values in frame["C"]:
+            chosen_c.append("/".join(f"{c:g}" for c in sorted(set(values))))
         columns = {
-            "set": own["set"],
-            "test rows": [f"{count:,}" for count in own["rows"]],
-            "accuracy": numbers(own["value"], times=100),
-            "95% interval": between(own, times=100),
+            "set": frame["set"],
+            "test rows": [f"{count:,}" for count in frame["rows"]],
+            "accuracy": numbers(frame["value"], times=100),
+            "95% interval": between(frame, times=100),
             "deviation over folds": numbers(deviations, times=100),
-            "C": ["/".join(f"{c:g}" for c in sorted(set(values))) for values in own["C"]],
+            "C": chosen_c,
         }
         tables.append(Table(f"{encoder.name}, pooler {encoder.pooler}", pd.DataFrame(columns)))
     return tables

@@ -6,6 +6,7 @@ python -m tasks.contrastive show --premise "A man pulls on a rope ." --weights m
 import argparse
 import sys
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -79,7 +80,7 @@ def main() -> None:
     folder = weights.resolve(arguments.weights, "--weights")
     pooler = arguments.pooler or weights.saved_pooler(folder) or "pooler"  # as training does
     encoder = Encoder.load(folder, pooler=pooler, precision=arguments.precision)
-    distinct_texts, index = scoring.distinct(text for row in texts for text in row)
+    distinct_texts, index = scoring.distinct(chain.from_iterable(texts))
     similarities = scoring.cosines(encoder.encode(distinct_texts), index)
     print(table(texts, similarities, arguments.margin).terminal())
     print(f"cosines by {arguments.weights}, {encoder.pooler} pooling, {encoder.precision}, dropout off")

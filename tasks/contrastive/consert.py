@@ -161,7 +161,10 @@ class JointTrainStep(ViewsTrainStep, nli.SoftmaxTrainStep):
     @property
     def texts_and_views(self) -> list[tuple[int, int]]:
         """Both texts unchanged, for the classification; then through the views that change them."""
-        return [(side, view) for view in self.encoded_views for side in (0, 1)]
+        pairs = []
+        for view in self.encoded_views:
+            pairs += [(0, view), (1, view)]
+        return pairs
 
     @property
     def encoded_views(self) -> list[int]:

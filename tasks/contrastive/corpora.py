@@ -48,6 +48,7 @@ def read_texts(options: TextSettings, settings: Any, encoder: InitialEncoder) ->
     names = names_in(options.texts)
     corpus = find_texts(names, settings.files.data)
 
+    # lazy, as a cache hit reads nothing
     def rows() -> Iterator[Row | ReaderReport]:
         kept, report = gather_texts(corpus, seed, limit, keep_duplicates=options.keep_duplicates)
         for number, text in enumerate(kept, start=1):
@@ -55,6 +56,7 @@ def read_texts(options: TextSettings, settings: Any, encoder: InitialEncoder) ->
         yield report
 
     tests = [path.name for path in corpus.tests]
+    # the seed changes the texts only if a sample is drawn
     rule = ["texts", *names, seed if limit else "", limit, options.keep_duplicates, *corpus.absent, *tests]
     paths = [file.path for file in corpus.files]
     tokenizer = encoder.tokenizer
@@ -85,9 +87,11 @@ class TextFile:
 
         Reads rows of STS12 to 16 without a gold score too; in STS15 and 16 most rows have none.
         """
-        unscored = self.path.name.startswith("STS.input.")
-        data = open_as(self.path, "pair" if unscored else self.kind)
-        texts = [text for row in data.rows for text in row.texts]
+        kind = "pair" if senteval.is_sts_input(self.path) else self.kind
+        data = open_as(self.path, kind)
+        texts: list[str] = []
+        for row in data.rows:
+            texts += row.texts
         counts = {
             "read": len(data.rows) + len(data.skipped),
             "kept": len(data.rows),
@@ -171,6 +175,7 @@ def _english(name: str, data: Path) -> Corpus:
     tests = [file.path for file in files if file.split == "test"]
     if name == "sts":
         return Corpus(files, tests)
+    # not one of SentEval's sets: its STS12 is the test split alone
     sts12 = sorted((base / "STS" / "STS12-en-train").glob("STS.input.*.txt"))
     train = [TextFile(path, "train") for path in sts12]
     train += [file for file in files if file.split == "train"]
@@ -197,7 +202,8 @@ def gather_texts(
     if not texts:
         raise UserError(f"{', '.join(str(file.path) for file in corpus.files)}: no text")
     distinct = list(dict.fromkeys(texts))
-    kept = sample(texts if keep_duplicates else distinct, seed, limit)
+    candidates = texts if keep_duplicates else distinct
+    kept = sample(candidates, seed, limit)
     test_texts: set[str] = set()
     for path in corpus.tests:
         texts_of_file, _ = TextFile(path, "test").texts()
@@ -216,5 +222,6 @@ def sample(texts: list[str], seed: int, limit: int) -> list[str]:
     """A random sample of `limit` texts in their order; all of them for 0."""
     if not 0 < limit < len(texts):
         return texts
+    # the first of one permutation, so that a smaller sample is part of a larger one
     chosen = numpy_generator(seed, "corpus").permutation(len(texts))[:limit]
     return [texts[index] for index in sorted(chosen.tolist())]

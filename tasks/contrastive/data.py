@@ -67,6 +67,7 @@ def with_dev_pairs(
     if comes_from_test_texts(settings.encoder.weights):
         distributed.note(f"--weights {settings.encoder.weights}: come from a run on test sentences (transductive)")
         entry["weights_transductive"] = True
+    # labelled pairs and triplets are of other corpora; texts may be those of the dev pairs
     if unlabelled:
         entry["dev_pairs_seen"] = dev.count_in_training(train, pairs)
     warn_about_dev(pairs)
@@ -100,7 +101,10 @@ def warn_about_dev(pairs: DevSets) -> None:
 def warn_about_rows(train: Examples, pairs: DevSets, entry: dict[str, Any], form: str) -> None:
     """Warn about truncated inputs and skipped rows; `form` is how the training rows are read."""
     files = entry["files"]
-    sets = [(train, files[0]["file"] if len(files) == 1 else "the training texts", form)]
+    name = "the training texts"
+    if len(files) == 1:
+        name = files[0]["file"]
+    sets = [(train, name, form)]
     for examples in pairs.pairs.values():
         sets.append((examples, str(examples.cache.source), "bi"))
     for examples, source, input_form in sets:

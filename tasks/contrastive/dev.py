@@ -52,15 +52,19 @@ class DevSets:
     def sha256(self) -> str:
         """The hash of the only file, or the hash of all files' hashes."""
         hashes = [examples.cache.sha256 for examples in self.pairs.values()]
-        return hashes[0] if len(hashes) == 1 else hashlib.sha256(" ".join(hashes).encode()).hexdigest()
+        if len(hashes) == 1:
+            return hashes[0]
+        return hashlib.sha256(" ".join(hashes).encode()).hexdigest()
 
     @property
-    def shown(self) -> str:
+    def description(self) -> str:
         """The number of pairs, and their files, for display."""
         if len(self.pairs) == 1:
             (only,) = self.pairs.values()
-            named = f" (--sts-dev {self.name})" if self.name in DEV_SETS else ""
-            return f"{len(only):,} pairs of {only.cache.source}{named}"
+            text = f"{len(only):,} pairs of {only.cache.source}"
+            if self.name in DEV_SETS:
+                text += f" (--sts-dev {self.name})"
+            return text
         sets = ", ".join(f"{name} {len(examples):,}" for name, examples in self.pairs.items())
         return f"{len(self):,} pairs, by the mean over {sets} (--sts-dev {self.name})"
 
@@ -102,7 +106,9 @@ def read(files: FileSettings, tokenizer: Tokenizer, length: int, limit: int = 0)
     Raises `UserError` as `find_dev_pairs` does, and for what cannot be read.
     """
     name, paths = find_dev_pairs(files)
-    absent = tuple(corpus for corpus in chinese.FOLDERS if corpus not in paths) if name == "zh" else ()
+    absent: tuple[str, ...] = ()
+    if name == "zh":
+        absent = tuple(corpus for corpus in chinese.FOLDERS if corpus not in paths)
     if len(paths) == 1:
         paths = {SINGLE: next(iter(paths.values()))}
     pairs = {}
@@ -122,7 +128,9 @@ def count_in_scored_sets(dev: DevSets, folder: Path) -> dict[str, int]:
     Texts are compared as in `tasks.readers.overlap`. The scored sets are the seven English ones and STS-B's dev set, or
     for `zh` the five Chinese test sets. A set that cannot be read is left out with a warning.
     """
-    dev_texts = [row.texts for examples in dev.pairs.values() for row in examples.cache.rows()]
+    dev_texts = []
+    for examples in dev.pairs.values():
+        dev_texts += [row.texts for row in examples.cache.rows()]
     dev_pairs = ScoredRows({dev.name: dev_texts})
     counts = {}
     for name, paths in _scored_sets(folder, dev.name).items():
@@ -142,6 +150,7 @@ def count_in_scored_sets(dev: DevSets, folder: Path) -> dict[str, int]:
 
 def count_in_training(train: Examples, dev: DevSets) -> int:
     """The number of dev pairs whose texts are both training texts; warns about them."""
+    # a pair counts if both texts are known: one alone says nothing of their similarity
     trained = {text_key(train.cache.text(row, 0)) for row in range(len(train))}
     total = 0
     for examples in dev.pairs.values():
@@ -177,11 +186,12 @@ def _dev_files(name: str, data: Path) -> dict[str, Path]:
     """The existing files of a name of `DEV_SETS`, by set."""
     if name == "zh":
         return {corpus: path for (corpus, split), path in chinese.files(data).items() if split == "dev"}
+    candidates = [data / "course" / "sts-dev.csv", data / "sts-dev.csv"]
     if name == "stsb":
         base = senteval.find_root(data)
-        candidates = list(senteval.scored_files(base, "STS-B", "dev").values()) if base else []
-    else:
-        candidates = [data / "course" / "sts-dev.csv", data / "sts-dev.csv"]
+        candidates = []
+        if base is not None:
+            candidates += senteval.scored_files(base, "STS-B", "dev").values()
     existing = [path for path in candidates if path.is_file()]
     return {SINGLE: existing[0]} if existing else {}
 
@@ -189,9 +199,12 @@ def _dev_files(name: str, data: Path) -> dict[str, Path]:
 def _missing(name: str, folder: Path) -> str:
     """The message for a set of `DEV_SETS` that the folder does not hold."""
     alternatives = []
-    for other in DEV_SETS:
-        if other != name:
-            alternatives.append(f"{other} (which is there)" if _dev_files(other, folder) else other)
+    for alternative in DEV_SETS:
+        if alternative == name:
+            continue
+        if _dev_files(alternative, folder):
+            alternative += " (which is there)"
+        alternatives.append(alternative)
     needed, command = DEV_SETS[name]
     return (
         f"--sts-dev {name}: {folder} does not hold {needed}; python data/get_data.py {command} fetches the usual files "

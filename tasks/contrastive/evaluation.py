@@ -83,6 +83,7 @@ class Evaluation:
             self.columns = triplets.cache.num_texts
             for column in range(self.columns):
                 texts += [triplets.sentence(row, column) for row in rows[:TRIPLETS_EVALUATED].tolist()]
+        # training triplets and scored pairs repeat their sentences
         self.texts, self.index = distinct(map(tuple, texts))
 
     def score(self) -> tuple[float | None, dict[str, Any]]:
@@ -92,7 +93,9 @@ class Evaluation:
 
     def kept(self, state: LoopState) -> EvaluationResult:
         """The evaluation of the encoder that the loop kept: the latest one if it was of that step, else a new one."""
-        return self.latest if self.latest and state.kept_step == state.step else self.evaluate()
+        if self.latest and state.kept_step == state.step:
+            return self.latest
+        return self.evaluate()
 
     def evaluate(self) -> EvaluationResult:
         """Evaluate the encoder as it is now."""
@@ -104,7 +107,9 @@ class Evaluation:
             if self.columns == 3:
                 anchor, positive, negative = sides
                 gap = (anchor * positive).sum(1) - (anchor * negative).sum(1)
-                metrics["triplet_accuracy"] = float((gap > 0).mean()) if np.isfinite(gap).all() else None
+                metrics["triplet_accuracy"] = None
+                if np.isfinite(gap).all():
+                    metrics["triplet_accuracy"] = float((gap > 0).mean())
             metrics["frozen_loss"] = frozen_loss(sides, self.batch_size)
         return EvaluationResult(metrics, dev_cosines)
 
@@ -117,7 +122,9 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 
 def alignment(first: np.ndarray, second: np.ndarray) -> float | None:
     """Mean of ||x - y||^2 over positive pairs of unit vectors (Wang and Isola 2020, section 4); None without pairs."""
-    return finite_or_none(float(np.square(first - second).sum(1).mean())) if len(first) else None
+    if not len(first):
+        return None
+    return finite_or_none(float(np.square(first - second).sum(1).mean()))
 
 
 def uniformity(vectors: np.ndarray) -> float | None:
@@ -133,6 +140,7 @@ def uniformity(vectors: np.ndarray) -> float | None:
         rows = slice(begin, begin + _BLOCK)
         columns = slice(begin, None)
         squared = squares[rows, None] + squares[None, columns] - 2 * vectors[rows] @ vectors[columns].T
+        # above the diagonal: each pair once; rounding may leave a small negative square
         total += np.triu(np.exp(-2 * np.maximum(squared, 0)), 1).sum()
     return finite_or_none(float(np.log(total / (len(vectors) * (len(vectors) - 1) / 2))))
 
@@ -150,7 +158,10 @@ def frozen_loss(sides: list[np.ndarray], batch_size: int) -> float | None:
 
 def graded(dev: Mapping[str, Examples]) -> str:
     """The first set whose scores are more than two classes, else the first."""
-    return next((name for name, examples in dev.items() if len(np.unique(examples.labels)) > 2), next(iter(dev)))
+    for name, examples in dev.items():
+        if len(np.unique(examples.labels)) > 2:
+            return name
+    return next(iter(dev))
 
 
 def _sts_metrics(
@@ -161,21 +172,35 @@ def _sts_metrics(
     `vectors` are those of the distinct texts, [M, D], `index` both sides of every pair among them, set after set.
     """
     sides = {}
+    cosines = {}
+    rhos = {}
     begin = 0
     for name, examples in dev.items():
         middle = begin + len(examples)
         end = middle + len(examples)
-        sides[name] = index[begin:middle], index[middle:end]
+        first = index[begin:middle]
+        second = index[middle:end]
+        sides[name] = first, second
+        cosines[name] = (vectors[first] * vectors[second]).sum(1)
+        rhos[name] = metrics.spearman(cosines[name], examples.labels)
         begin = end
-    cosines = {name: (vectors[first] * vectors[second]).sum(1) for name, (first, second) in sides.items()}
-    rho = {name: metrics.spearman(values, dev[name].labels) for name, values in cosines.items()}
-    defined = [value for value in rho.values() if value is not None]
-    by_set = {f"{file_name(name)}_dev_spearman": value for name, value in rho.items()} if len(rho) > 1 else {}
+    by_set = {}
+    if len(rhos) > 1:
+        by_set = {f"{file_name(name)}_dev_spearman": rho for name, rho in rhos.items()}
+    defined = [rho for rho in rhos.values() if rho is not None]
+    mean = None
+    # a mean over fewer sets could not be compared with those of other evaluations
+    if len(defined) == len(rhos):
+        mean = sum(defined) / len(defined)
+
     name = graded(dev)
-    (first, second), gold = sides[name], dev[name].labels
-    alike = gold >= (ALIKE if gold.max() > 1 else 1)
+    first, second = sides[name]
+    gold = dev[name].labels
+    # pairs of two classes are scored 0 and 1
+    lowest = ALIKE if gold.max() > 1 else 1
+    alike = gold >= lowest
     metrics_of_pairs = {
-        NAME: sum(defined) / len(defined) if len(defined) == len(rho) else None,
+        NAME: mean,
         **by_set,
         "alignment": alignment(vectors[first[alike]], vectors[second[alike]]),
         "uniformity": uniformity(vectors[np.concatenate([first, second])]),
@@ -194,10 +219,12 @@ def verdict(before: EvaluationResult, after: EvaluationResult, state: LoopState)
         return f"{METRIC} is undefined, so it cannot say whether training helped"
     if after.score > before.score:
         return ""
-    better = f"--keep best would have kept step {state.best_step:,}" if state.best_step else "no evaluation was better"
+    better = "no evaluation was better"
+    if state.best_step:
+        better = f"--keep best would have kept step {state.best_step:,}"
     return (
         f"training did not help: by {METRIC} the last step is no better than before training "
-        f"({metrics.shown(after.score)}, {metrics.shown(before.score)} before); {better}"
+        f"({metrics.format_score(after.score)}, {metrics.format_score(before.score)} before); {better}"
     )
 
 
@@ -215,11 +242,15 @@ def last_epoch_loss(rows: Iterable[Mapping[str, Any]], plan: Plan) -> float | No
     sizes = [len(examples) for _, examples in plan.build(epoch)]
     start = plan.ends[epoch] - plan.lengths[epoch]
     ends = [row["step"] - start for row in last]
+    # a row's mean counts by its examples: the batches of an epoch may differ in size
     weights = [sum(sizes[begin:end]) for begin, end in pairwise([0, *ends])]
     return float(np.average([row["nli/loss"] for row in last], weights=weights))
 
 
 def as_text(values: Mapping[str, float | None]) -> str:
     """The metrics of an evaluation, formatted for the terminal."""
-    named = {name.replace("sts_dev", "STS dev").replace("_", " "): value for name, value in values.items()}
-    return ", ".join(f"{name} {metrics.shown(value)}" for name, value in named.items())
+    parts = []
+    for name, value in values.items():
+        title = name.replace("sts_dev", "STS dev").replace("_", " ")
+        parts.append(f"{title} {metrics.format_score(value)}")
+    return ", ".join(parts)

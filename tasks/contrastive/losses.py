@@ -51,9 +51,10 @@ def loss_and_accuracy(logits: Tensor) -> dict[str, Tensor]:
 
 
 def _nearest_share(logits: Tensor) -> Tensor:
-    own = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
-    others = F.pad(logits.masked_fill(own, -torch.inf), (0, 1), value=-torch.inf)  # one candidate has no other
-    return (logits.diagonal() > others.amax(1)).float().mean()
+    positives = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
+    negatives = logits.masked_fill(positives, -torch.inf)
+    negatives = F.pad(negatives, (0, 1), value=-torch.inf)  # a single candidate has no negative
+    return (logits.diagonal() > negatives.amax(1)).float().mean()
 
 
 def view_logits(first: Tensor, second: Tensor, temperature: float) -> Tensor:

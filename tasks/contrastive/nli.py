@@ -130,7 +130,10 @@ class CrossTrainStep(SoftmaxTrainStep):
         types = []
         for row in batch.rows:
             is_phrase = examples.labels[row] >= len(NLI_CLASSES)
-            ids, token_types = examples.alone(row, 0) if is_phrase else examples.joined(row)
+            if is_phrase:
+                ids, token_types = examples.alone(row, 0)
+            else:
+                ids, token_types = examples.joined(row)
             sentences.append(ids)
             types.append(token_types)
         return Inputs(sentences, types)
@@ -153,6 +156,7 @@ def classification(logits: Tensor, labels: Tensor) -> Metrics:
 def find_pairs(files: NliFileSettings) -> list[Path]:
     """The files of labelled pairs. Raises `UserError` if one is missing or has another header."""
     paths = training_files(files.nli_pairs, files.data, "nli-pairs.tsv", *_ORIGINALS)
+    # of the originals one is enough
     if not files.nli_pairs and paths[0].name != "nli-pairs.tsv":
         originals = (paths[0].parent.parent / name for name in _ORIGINALS)
         paths = [path for path in originals if path.is_file()]
@@ -191,11 +195,15 @@ def read_pairs(pairs: list[Path], phrases: list[Path], data: str, encoder: Initi
                 else:
                     yield replace(row, id=f"{prefix}{row.id}")
 
-    rule = ["nli", *prefixes, *(["phrases"] if phrases else [])]
+    rule = ["nli", *prefixes]
+    if phrases:
+        rule.append("phrases")
     tokenizer = encoder.tokenizer
     cache, files = cache_rows(paths, rows(), rule, tokenizer, further=evaluated)
-    entry = {name: value for name, value in cache.manifest_entry().items() if name not in ("file", "sha256")}
-    return TrainingRows(Examples(cache, tokenizer.cls, tokenizer.sep, encoder.max_length), {**entry, "files": files})
+    entry = {**cache.manifest_entry(), "files": files}
+    # the first file's, in place of which `files` names all
+    del entry["file"], entry["sha256"]
+    return TrainingRows(Examples(cache, tokenizer.cls, tokenizer.sep, encoder.max_length), entry)
 
 
 def _sst_files(data: str) -> list[Path]:

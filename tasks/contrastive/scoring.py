@@ -36,7 +36,10 @@ def similarities(encoder: Encoder, triplets: Examples, weights_sha256: str, rows
         values = np.empty((2, len(rows)), dtype=np.float32)
         for begin in range(0, len(rows), _BLOCK):
             block = rows[begin : begin + _BLOCK].tolist()
-            texts, index = distinct(tuple(triplets.sentence(row, column)) for row in block for column in range(3))
+            sentences = []
+            for row in block:
+                sentences += [tuple(triplets.sentence(row, column)) for column in range(3)]
+            texts, index = distinct(sentences)
             part = cosines(encoder.encode_ids(texts, show_progress_bar=sys.stderr.isatty()), index)
             values[0, begin : begin + len(block)] = part.positive
             values[1, begin : begin + len(block)] = part.negative

@@ -85,11 +85,14 @@ class SimcseTrainStep(ContrastiveTrainStep):
     @property
     def columns(self) -> list[int]:
         """The text twice, and its punctuated form, column 1, where that has a weight."""
-        return [0, 0, 1] if self.options.eda_weight else [0, 0]
+        if self.options.eda_weight:
+            return [0, 0, 1]
+        return [0, 0]
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, batch: PlannedBatch) -> Metrics:
         """The weighted sum; with punctuation, both terms are logged."""
         temperature = self.options.temperature
+        # two passes of a text in one batch have dropout masks of their own
         first, second, *punctuated = vectors.chunk(len(self.columns))
         loss = losses.nt_xent(first, second, None, temperature)
         metrics = {"loss": loss, "accuracy": losses.nearest_positive(first, second, None)}

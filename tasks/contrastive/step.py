@@ -96,7 +96,9 @@ class ContrastiveModel(nn.Module):
 
     def projected(self, pooled: Tensor) -> Tensor:
         """tanh(W x + b) with a projection used in training only, else unchanged: [B, D]."""
-        return pooled if self.projection is None else torch.tanh(self.projection(pooled))
+        if self.projection is None:
+            return pooled
+        return torch.tanh(self.projection(pooled))
 
     def classify(self, features: Tensor) -> Tensor:
         """W x + b of each row x of the features, [B, D] or [B, 3D], in fp32: [B, classes]."""
@@ -124,7 +126,10 @@ class ContrastiveTrainStep:
 
     def inputs(self, model: ContrastiveModel, examples: Examples, batch: PlannedBatch, context: StepContext) -> Inputs:
         """The first text of every row, then the second of every row, and so on: k * B sentences."""
-        return Inputs([examples.sentence(row, column) for column in self.columns for row in batch.rows])
+        sentences = []
+        for column in self.columns:
+            sentences += [examples.sentence(row, column) for row in batch.rows]
+        return Inputs(sentences)
 
     def vectors(self, model: ContrastiveModel, inputs: Inputs, context: StepContext) -> Tensor:
         """The vectors of the sentences that the loss sees: [sentences, D]."""
@@ -181,8 +186,8 @@ class ContrastiveTrainStep:
         texts = len(self.columns)
         rows = len(batch.rows)
         positions_by_text = np.arange(texts * rows).reshape(texts, rows)
-        own = positions_by_text[:, distributed.rank() :: distributed.world()].ravel()
-        positions = to_device(torch.from_numpy(own), context.device)  # [n]
+        positions_of_rank = positions_by_text[:, distributed.rank() :: distributed.world()].ravel()
+        positions = to_device(torch.from_numpy(positions_of_rank), context.device)  # [n]
         no_vectors = torch.zeros(0, model.encoder.config.hidden_size, device=context.device)
         own_vectors = torch.cat([no_vectors, *first_pass])
         all_vectors = distributed.gather(own_vectors, positions, texts * rows).requires_grad_()

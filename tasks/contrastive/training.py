@@ -47,8 +47,10 @@ def fit_and_save(
     trains_sentences: whether the run trains vectors of sentences, which the dev pairs judge.
     """
     training = run.settings.training
-    kept = "of the last step" if training.keep == LAST else f"that is best by {evaluation.METRIC}"
-    distributed.say(f"evaluated on {data.dev.shown}; the encoder {kept} is kept")
+    kept = f"that is best by {evaluation.METRIC}"
+    if training.keep == LAST:
+        kept = "of the last step"
+    distributed.say(f"evaluated on {data.dev.description}; the encoder {kept} is kept")
     batch = count_of(min(training.batch_size, len(rows)), noun)
     by_chance = f"; a guess has a loss of {chance:.3f}" if chance else ""
     distributed.say(f"{count_of(steps.total, 'steps')} of {batch}, {loss}{by_chance}; {run.describe(initial.model)}")
@@ -98,7 +100,7 @@ def fit_and_save(
     cli.say(f"after training ({state.kept_weights(training, steps.total)}): {evaluation.as_text(after.metrics)}")
     if trains_sentences and (sentence := evaluation.verdict(before, after, state)):
         cli.say(sentence)
-    cli.say(f"mean training loss over the last epoch: {metrics.shown(last_loss)}\n")
+    cli.say(f"mean training loss over the last epoch: {metrics.format_score(last_loss)}\n")
     run.folder.record_step(state.step)
     cli.run_module("tasks.report", str(folder))
     cli.say(f"encoder in {folder / 'encoder'}")

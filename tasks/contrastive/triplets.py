@@ -200,6 +200,7 @@ def from_pairs(
         candidates = usable
     entailments = candidates[candidates["label"] == ENTAILMENT]
     contradictions = candidates[candidates["label"] == CONTRADICTION]
+    # `cross`: every entailment with every contradiction; else the first with the first, and so on
     on = ["order"] if per_premise == "cross" else ["order", "number"]
     merged = entailments.merge(contradictions, on=on, suffixes=("", "_against"))
     merged = merged.sort_values(["order", "row", "row_against"])

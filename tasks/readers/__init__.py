@@ -103,7 +103,8 @@ def _find_reader(path: Path, requests: Sequence[Request]) -> tuple[str, Callable
 
 def _reader_of(table: Table, request: Request) -> Callable[[], DataFile] | None:
     """The reader of the family that a file is of; None if it does not hold rows of the kind."""
-    path, kind = table.path, request.kind
+    path = table.path
+    kind = request.kind
     if kind == "lines":
         return None if is_table(path) else partial(texts.read_texts_of_lines, path)
     if kind == "single" and senteval.is_trec(table):
@@ -118,7 +119,9 @@ def _reader_of(table: Table, request: Request) -> Callable[[], DataFile] | None:
     without_header = texts.without_header(table, kind) or chinese.without_header(table, kind)
     if kind == "pair-score":
         without_header = senteval.stsb_columns(table) or without_header
-    return partial(read_columns, without_header, request) if without_header else None
+    if without_header is None:
+        return None
+    return partial(read_columns, without_header, request)
 
 
 def companions(path: Path) -> list[Path]:
@@ -157,8 +160,9 @@ def find_file(data: Path, folder: str, names: Sequence[str]) -> Path:
         for name in names:
             if (parent / name).is_file():
                 return parent / name
-    in_sample = any((_SAMPLE / folder / name).is_file() for name in names)
-    sample = " (--data data/sample is the small corpus that comes with the project)" if in_sample else ""
+    sample = ""
+    if any((_SAMPLE / folder / name).is_file() for name in names):
+        sample = " (--data data/sample is the small corpus that comes with the project)"
     raise UserError(
         f"neither {data} nor {data / folder} holds {' or '.join(names)}; python data/get_data.py {folder} fetches the "
         f"usual files into data/; give another folder that holds them with --data DIR or $DATA_DIR{sample}"

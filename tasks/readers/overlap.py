@@ -28,8 +28,11 @@ class ScoredRows:
 
     def __init__(self, sets: Mapping[str, Sequence[Texts]]) -> None:
         self._numbers: dict[str, int] = {}  # of each text key, in order of appearance
-        self._rows = {name: [self._number(row) for row in rows] for name, rows in sets.items()}
-        self._distinct = {name: set(rows) for name, rows in self._rows.items()}
+        self._rows: dict[str, list[Numbers]] = {}
+        self._distinct: dict[str, set[Numbers]] = {}
+        for name, rows in sets.items():
+            self._rows[name] = [self._number(row) for row in rows]
+            self._distinct[name] = set(self._rows[name])
 
     def _number(self, row: Texts) -> Numbers:
         numbers = [self._numbers.setdefault(text_key(text), len(self._numbers)) for text in row]
@@ -37,8 +40,12 @@ class ScoredRows:
 
     def numbers_in(self, row: Texts) -> set[Numbers]:
         """The scored texts among the one to three texts of another row, and every two of them as a pair."""
-        keys = [text_key(text) for text in row]
-        numbers = sorted(self._numbers[key] for key in keys if key in self._numbers)
+        numbers = []
+        for text in row:
+            number = self._numbers.get(text_key(text))
+            if number is not None:
+                numbers.append(number)
+        numbers.sort()
         singles = set(combinations(numbers, 1))
         pairs = set(combinations(numbers, 2))
         return singles | pairs

@@ -255,22 +255,23 @@ def missing_column(names: Sequence[str], request: Request) -> str:
 
 def unknown_format(table: Table, request: Request) -> UserError:
     """The error for a file that no reader of a kind reads: what it is, or what its header must name."""
-    path, kind = table.path, request.kind
+    path = table.path
+    kind = request.kind
     if kind == "lines":
         return UserError(f"{path}: is a table; a file of texts has one on each line")
     by_semicolon = [cell.strip().strip('"') for cell in table.line.split(";")]
     if len(by_semicolon) > 1 and not HEADER_NAMES.isdisjoint(by_semicolon):
         return UserError(f"{path}:1: the columns are separated by semicolons; separate them by commas or tabs")
     role = missing_column(table.names, request)
-    first, *others = KINDS[kind].label if role == "label" else KINDS[kind].texts[role]
-    wanted = f"{first!r} (or {', '.join(others)})"
+    accepted = KINDS[kind].label if role == "label" else KINDS[kind].texts[role]
+    wanted = f"{accepted[0]!r} (or {', '.join(accepted[1:])})"
     # no column is named by a number
     if not table.names or any(not math.isnan(parse_number(name)) for name in table.names):
         return UserError(
             f"{path}:1: the file has no header; its first line must name the columns, one of them {wanted}"
         )
-    shown = format_list(table.names[:_NAMES_SHOWN])
-    return UserError(f"{path}:1: no column {wanted}: rename the header's, {shown}")
+    names = format_list(table.names[:_NAMES_SHOWN])
+    return UserError(f"{path}:1: no column {wanted}: rename the header's, {names}")
 
 
 def read_columns(table: Table, request: Request, gaps: Mapping[str, str] | None = None) -> DataFile:
@@ -350,14 +351,16 @@ def _rows(table: Table, columns: Sequence[str], data: DataFile) -> Iterator[tupl
     indices = [names.index(name) for name in columns]
     lines = _split_lines(table)
     header: list[str] = []
-    if table.has_header:  # blank lines may come before it
-        header = next(cells for _, cells in lines if any(cell.strip() for cell in cells))
+    while table.has_header and not "".join(header).strip():
+        _, header = next(lines)  # blank lines may come before it
     read = 0
     for line, cells in lines:
         if len(cells) < len(names) or (len(cells) > len(names) and not table.may_be_wider):
             if cells in ([], [""]):
                 continue
-            expected = f"the header has {len(names)}" if table.has_header else f"{', '.join(names)} are {len(names)}"
+            expected = f"{', '.join(names)} are {len(names)}"
+            if table.has_header:
+                expected = f"the header has {len(names)}"
             noun = "column" if len(cells) == 1 else "columns"
             raise UserError(f"{table.path}:{line}: {len(cells)} {noun}, {expected}")
         if not read:
@@ -389,7 +392,10 @@ def _split_lines(table: Table) -> Iterator[tuple[int, list[str]]]:
             yield line, cells
             line = reader.line_num + 1
     except csv.Error as error:
-        reason = "a cell that begins with a quote does not end with one" if "expected" in str(error) else str(error)
+        reason = str(error)
+        # csv's own words are "',' expected after '"'", or "unexpected end of data"
+        if "expected" in reason:
+            reason = "a cell that begins with a quote does not end with one"
         end = max(line, reader.line_num)
         raise UserError(
             f"{path}:{line}: {reason} (read to line {end}); quote whole cells, quotes inside doubled"
@@ -425,7 +431,9 @@ def _json_object(path: Path, line: int, text: str) -> dict[str, Any]:
 def _json_cell(path: Path, line: int, name: str, row: dict[str, Any]) -> str:
     value = row.get(name)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        reason = "neither text nor a number" if name in row else f"missing; the line has {format_list(row) or 'no key'}"
+        reason = "neither text nor a number"
+        if name not in row:
+            reason = f"missing; the line has {format_list(row) or 'no key'}"
         raise UserError(f"{path}:{line}: {name}: {reason}")
     text = str(value)
     if "\0" in text:

@@ -140,7 +140,11 @@ def counts_table(sheet: pd.DataFrame, name: str) -> Table:
     columns = {"category": list(NAMES.values())}
     for group, title in GROUPS.items():
         total = table[group].sum()
-        columns[title] = [f"{count} ({count / total:.0%})" if total else MISSING for count in table[group]]
+        cells = []
+        for count in table[group]:
+            # a group of which no pair is labelled has no shares
+            cells.append(f"{count} ({count / total:.0%})" if total else MISSING)
+        columns[title] = cells
     return Table(f"{name}: {table.to_numpy().sum()} of {len(sheet)} pairs labelled", pd.DataFrame(columns))
 
 
@@ -259,6 +263,7 @@ def _sample(options: argparse.Namespace) -> None:
             print(f"note: only {size} {title}: all of them are in the sheet", file=sys.stderr)
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(out, sheet.to_csv(sep="\t", index=False, lineterminator="\n"))
+    # the group is hidden so that the label of a pair does not depend on whether the model failed
     print(f"{out}: {len(sheet)} pairs. Open it in a spreadsheet, hide the column `group`, fill in `category` as if a")
     print("model had failed on every pair, and save it as tab-separated text in UTF-8. The categories:\n")
     for category in CATEGORIES:

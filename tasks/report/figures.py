@@ -53,15 +53,22 @@ def loss_figures(run: Run) -> list[Figure]:
     if run.multitask:
         names = list(run.tasks)
     else:
-        names = sorted({key.removesuffix("/loss") for row in run.train for key in row if key.endswith("/loss")})
+        keys: set[str] = set()
+        for row in run.train:
+            keys.update(key for key in row if key.endswith("/loss"))
+        names = sorted(key.removesuffix("/loss") for key in keys)
     figures = []
     for name in names:
         values = points(run.train, f"{name}/loss")
         if not values:
             continue
         title = "training loss"
-        unit = "mean loss" if chance is None else "mean loss (nats)"
-        level = None if chance is None else (chance, f"chance: {chance:.2f}")
+        unit = "mean loss"
+        level = None
+        # where a guess has a known loss, the loss is a cross entropy
+        if chance is not None:
+            unit = "mean loss (nats)"
+            level = (chance, f"chance: {chance:.2f}")
         if run.multitask:
             task = run.tasks[name]
             title = f"{task.title}: training loss"
@@ -72,9 +79,13 @@ def loss_figures(run: Run) -> list[Figure]:
 
 def evaluation_figures(run: Run) -> list[Figure]:
     """The metrics of the evaluations, with stage one's value before training at step 0."""
-    names = dict.fromkeys(name for row in run.evaluations for name in row if name not in _NOT_METRICS)
+    names: dict[str, None] = {}  # a set in order of appearance
+    for row in run.evaluations:
+        names |= dict.fromkeys(row)
     figures = []
     for name in names:
+        if name in _NOT_METRICS:
+            continue
         values = points(run.evaluations, name)
         before = run.changes.get(name, {}).get("before")
         if before is not None:
@@ -226,8 +237,8 @@ def task_figure(task: TaskScores, rows: PredictedRows) -> Figure:
 def _correlations(task: TaskScores, rows: PredictedRows) -> str:
     """Correlations, and for points also errors, in words."""
     parts = [
-        f"Pearson's r {metrics.shown(metrics.pearson(rows.predicted, rows.gold), 3)}",
-        f"Spearman's rho {metrics.shown(metrics.spearman(rows.predicted, rows.gold), 3)}",
+        f"Pearson's r {metrics.format_score(metrics.pearson(rows.predicted, rows.gold), 3)}",
+        f"Spearman's rho {metrics.format_score(metrics.spearman(rows.predicted, rows.gold), 3)}",
     ]
     if not task.cosines:
         distances = np.abs(rows.predicted - rows.gold)

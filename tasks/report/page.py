@@ -85,8 +85,10 @@ def score_cards(run: Run, resamples: int) -> list[dict[str, Any]]:
     for name, task in run.tasks.items():
         notes = [f"{task.metric} on {task.count:,} rows", *_interval_note(by_task[name])]
         if task.before is not None:
-            change = "" if task.score is None else f", {number(task.score - task.before, 4, sign=True)}"
-            notes.append(f"{number(task.before, 4)} before training{change}")
+            note = f"{number(task.before, 4)} before training"
+            if task.score is not None:
+                note += f", {number(task.score - task.before, 4, sign=True)}"
+            notes.append(note)
         cards.append({"title": task.title, "score": _score(task.score), "notes": notes, "main": False})
     return cards
 
@@ -105,7 +107,9 @@ def change_table(run: Run) -> Table:
     for name, change in run.changes.items():
         before = change["before"]
         after = change["after"]
-        gap = None if before is None or after is None else after - before
+        gap = None
+        if before is not None and after is not None:
+            gap = after - before
         rows.append(
             {
                 "metric": ": ".join(figures.describe_metric(run, name)),
@@ -255,21 +259,21 @@ def worst_errors(task: TaskScores, rows: PredictedRows, *, texts: bool) -> Table
         badness = -failures.probabilities[np.arange(len(failures)), gold_classes]
     else:
         badness = np.abs(failures.predicted - failures.gold)
-    worst = np.argsort(-badness, kind="stable")[:_WORST]
-    shown = failures.at(worst)
+    order = np.argsort(-badness, kind="stable")[:_WORST]
+    worst = failures.at(order)
     table: dict[str, list[str]] = {}
     if texts:
-        table["text"] = [" / ".join(text) for text in shown.texts]
+        table["text"] = [" / ".join(text) for text in worst.texts]
     if task.classes:
-        table["gold"] = [task.classes[int(label)] for label in shown.gold]
-        table["predicted"] = [task.classes[int(label)] for label in shown.predicted]
-        table["p(gold)"] = numbers(-badness[worst], 3)
+        table["gold"] = [task.classes[int(label)] for label in worst.gold]
+        table["predicted"] = [task.classes[int(label)] for label in worst.predicted]
+        table["p(gold)"] = numbers(-badness[order], 3)
     else:
-        table["gold"] = numbers(shown.gold, 1)
-        table["predicted"] = numbers(shown.predicted)
-        table["off by"] = numbers(badness[worst], 3)
-    table["id"] = shown.ids
-    title = f"The {len(shown)} worst errors of {len(failures):,} failed rows in {len(rows):,}"
+        table["gold"] = numbers(worst.gold, 1)
+        table["predicted"] = numbers(worst.predicted)
+        table["off by"] = numbers(badness[order], 3)
+    table["id"] = worst.ids
+    title = f"The {len(worst)} worst errors of {len(failures):,} failed rows in {len(rows):,}"
     return Table(title, pd.DataFrame(table))
 
 

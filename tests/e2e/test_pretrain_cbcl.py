@@ -85,6 +85,7 @@ def test_stage_one_feeds_stage_two(script: Script, tiny: Path, tmp_path: Path) -
     more = ("--fine-tune-mode", "last-linear-layer", *SHORT)
     second = script(MULTITASK, *words[1:], *more, run_dir="b", weights=False, data=False)
     assert second.code == 0, second.err
+    assert f"--preset {first.manifest()['preset']})" in second.out.splitlines()[0]
     assert second.manifest()["all_settings"]["pooler"] == encoder.pooler == "mean"
     kept = load_file(second.folder / "encoder" / "model.safetensors")
     assert all(torch.equal(kept[name], trained[name]) for name in kept), "frozen: stage one's weights to the bit"
@@ -118,6 +119,7 @@ def test_cross_encoder_feeds_joint_pairs(
     flags = ("--encoder", first.folder, "--pairs", "joint", "--sentence-encoder", copy, "--tasks", "sts")
     second = script(MULTITASK, *flags, "--max-steps", 3, run_dir="second", weights=False)
     assert second.code == 0, second.err
+    assert f"--preset {first.manifest()['preset']})" in second.out.splitlines()[0]
     assert second.manifest()["settings"]["pooler"] == minbert.Encoder.load(second.folder / "encoder").pooler == "mean"
 
     kept = predict.load(second.folder).model.sentence_encoder.state_dict()
