@@ -83,6 +83,8 @@ def test_table_shows_paper_and_difference() -> None:
     lines = markdown(study, values).splitlines()
     assert "| none+none (baseline) | 1 | 60.00 | – | 63.84 |" in lines
     assert "| none+shuffle | 1 | 61.00 | +1.00 | – |" in lines
+    figure = table.draw(study, table.summarise(study, values, []))
+    assert figure is not None and b"<svg" in figure
 
 
 def test_step_0_is_not_trained(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_sick_by_relation(tiny: Path, folder: Path, out: Path) -> None:
     assert "human score / 5" in (out / "sts-sick-scatter.svg").read_text()
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error::UserWarning", "error::RuntimeWarning")
 def test_same_command_same_bytes(tiny: Path, folder: Path, out: Path, tmp_path: Path) -> None:
     again = run_suite(tiny, folder, tmp_path)
     names = sorted(path.name for path in out.iterdir())

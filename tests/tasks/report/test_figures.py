@@ -42,7 +42,7 @@ def markers(svg: bytes) -> int:
     return sum("stroke: var(--c0)" in element.get("style", "") for element in uses)
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error::UserWarning", "error::RuntimeWarning")
 @pytest.mark.parametrize("name", drawings())
 def test_figure_has_the_same_bytes_twice(name: str) -> None:
     first = drawings()[name]()
