@@ -117,7 +117,7 @@ class OurTripletStep:
         # the recorded graphs of a GPU
         self.model.graphed_vectors.active = fast
         self.optimizer = AdamW(self.model.parameters(), lr=LEARNING_RATE)
-        self.train_step = TripletTrainStep(examples, options=LossSettings())
+        self.train_step = TripletTrainStep(examples, loss_settings=LossSettings())
         self.precision = precision
         self.device = device
 

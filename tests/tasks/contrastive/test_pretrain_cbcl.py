@@ -46,11 +46,11 @@ def test_triplet_and_margin_are_their_formulas(bert: BertModel, triplets: Exampl
     far = np.linalg.norm(anchors - negatives, axis=1)
 
     triplet_loss = LossSettings(objective="triplet", loss_margin=2.0)
-    metrics, _ = run_step(TripletTrainStep(triplets, options=triplet_loss), model, ROWS)
+    metrics, _ = run_step(TripletTrainStep(triplets, loss_settings=triplet_loss), model, ROWS)
     assert metrics["loss"].item() == pytest.approx(np.maximum(near - far + 2, 0).mean(), rel=1e-4)
 
     margin_loss = LossSettings(objective="margin", loss_margin=9.0)
-    metrics, _ = run_step(TripletTrainStep(triplets, options=margin_loss), model, ROWS)
+    metrics, _ = run_step(TripletTrainStep(triplets, loss_settings=margin_loss), model, ROWS)
     pairs = np.concatenate([near**2, np.maximum(9 - far, 0) ** 2])
     assert metrics["loss"].item() == pytest.approx(pairs.mean() / 2, rel=1e-4)
 

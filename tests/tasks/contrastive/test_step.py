@@ -34,7 +34,7 @@ class WatchedStep(TripletTrainStep):
     """Records the vectors of each pass, and asserts that the graph of the pass before it is gone."""
 
     def __init__(self, examples: Examples, *, chunk: int) -> None:
-        super().__init__(examples, chunk=chunk, options=OPTIONS)
+        super().__init__(examples, chunk=chunk, loss_settings=OPTIONS)
         object.__setattr__(self, "passes", {})
         object.__setattr__(self, "graphs", [])
 
@@ -72,7 +72,7 @@ def test_second_pass_repeats_dropout(
     assert all(torch.equal(passes[0], passes[-1]) for passes in step.passes.values())
 
     model.zero_grad()
-    plain = TripletTrainStep(triplets, options=OPTIONS)
+    plain = TripletTrainStep(triplets, loss_settings=OPTIONS)
     inputs = plain.inputs(model, triplets, BATCH, context)
     parts = [inputs.part(slice(start, start + chunk)) for start in range(0, 18, chunk)]
     vectors = torch.cat([plain.encode(model, part, context, number) for number, part in enumerate(parts)])
@@ -91,8 +91,8 @@ def test_second_pass_repeats_dropout(
 def test_chunks_have_equal_gradients(bert: BertModel, triplets: Examples, chunk: int) -> None:
     rows = np.array([5, 0, 2, 3])
     model = ContrastiveModel(bert, "pooler", seed=9).eval()
-    metrics, gradients = run_step(TripletTrainStep(triplets, options=OPTIONS), model, rows)
-    in_chunks, chunk_gradients = run_step(TripletTrainStep(triplets, chunk=chunk, options=OPTIONS), model, rows)
+    metrics, gradients = run_step(TripletTrainStep(triplets, loss_settings=OPTIONS), model, rows)
+    in_chunks, chunk_gradients = run_step(TripletTrainStep(triplets, chunk=chunk, loss_settings=OPTIONS), model, rows)
     assert in_chunks["loss"].item() == pytest.approx(metrics["loss"].item(), rel=1e-6)
     for name, gradient in gradients.items():
         torch.testing.assert_close(chunk_gradients[name], gradient, atol=1e-5, rtol=0, msg=name)
