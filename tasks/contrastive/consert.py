@@ -168,7 +168,7 @@ class JointTrainStep(ViewsTrainStep, nli.SoftmaxTrainStep):
 
     @property
     def encoded_views(self) -> list[int]:
-        """The numbers of the views that are encoded; first that of the unchanged texts."""
+        """The numbers of the views that are encoded; the unchanged texts come first."""
         first, second, _ = self.options.parsed()
         if type(first) is View:
             return [0, 1]
