@@ -210,7 +210,7 @@ class Settings:
         return values
 
     def check_overrides(self, overrides: Mapping[str, Any]) -> None:
-        """Raises `UserError` for flags that must not be given together; `overrides` are those of flags and `--config`."""
+        """Raises `UserError` for flags that must not be given together; `overrides` are those of flags and files."""
 
 
 S = TypeVar("S", bound=Settings)
