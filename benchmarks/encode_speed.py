@@ -1,4 +1,4 @@
-"""Time of encoding sentences beside sentence-transformers, from texts to vectors.
+"""Time of encoding sentences compared with sentence-transformers, from texts to vectors.
 
     python -m benchmarks.encode_speed --data DIR --length 32 --sentences 960
     python -m benchmarks.encode_speed --data DIR --device cuda

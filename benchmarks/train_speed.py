@@ -1,10 +1,10 @@
-"""Time of a training step of either stage beside the library that others train with, on the same batches.
+"""Time of a training step of either stage, compared with the library that others train with, on the same batches.
 
     python -m benchmarks.train_speed --stage 1 --data DIR
     python -m benchmarks.train_speed --stage 2 --data DIR --device cuda --batch-size 128
 
-Stage one is NT-Xent with hard negatives over NLI triplets, beside sentence-transformers' trainer with
-MultipleNegativesRankingLoss. Stage two is a linear head over the pooled vector of Quora pairs, beside transformers'
+Stage one is NT-Xent with hard negatives over NLI triplets, against sentence-transformers' trainer with
+MultipleNegativesRankingLoss. Stage two is a linear head over the pooled vector of Quora pairs, against transformers'
 BertModel. A step is: build the batch, forward, loss, backward, AdamW. Theirs is padded to its longest text; in stage
 one its collator has tokenised and padded the batch before. "minbert plain" is without `minbert.fast`. All start from
 the same weights, with their dropout. Every batch is run by all of them before the next one; medians are shown with
@@ -117,7 +117,7 @@ class OurTripletStep:
         # the recorded graphs of a GPU
         self.model.graphed_vectors.active = fast
         self.optimizer = AdamW(self.model.parameters(), lr=LEARNING_RATE)
-        self.train_step = TripletTrainStep(examples, options=LossSettings())
+        self.train_step = TripletTrainStep(examples, loss_settings=LossSettings())
         self.precision = precision
         self.device = device
 

@@ -238,7 +238,7 @@ def cache_entry(path: Path) -> Iterator[None]:
 def cached(subfolder: str, key: Iterable[object], build: Callable[[], Entry]) -> Entry:
     """The arrays and the JSON record that `build` returns for a key, from the cache if they are there.
 
-    `subfolder` is that of the cache. The arrays are memory maps of the entry's file. One process builds an entry that
+    `subfolder` is in the cache. The arrays are memory maps of the entry's file. One process builds an entry that
     is missing, damaged or of another key, while others wait. Raises `UserError` if the cache cannot be written.
     """
     name = key_hash(key)

@@ -56,7 +56,7 @@ def panels(
 ) -> Iterator[list[Axes]]:
     """`count` axes of one figure of `size` inches, which must be saved inside the `with` block.
 
-    `rc` are matplotlib's settings for this figure beside those of the style sheet.
+    `rc` are matplotlib's settings for this figure, in addition to the style sheet's.
     """
     columns = min(count, columns)
     rows = -(-count // columns)

@@ -179,7 +179,7 @@ def summary(frame: pd.DataFrame, baseline: str | None = None) -> pd.DataFrame:
     """A row for each group and metric: seeds, mean, deviation, and the difference to `baseline` (default: first group).
 
     `frame` has the columns group, seed, metric and value; a group without seeds has a missing seed. `seeds` counts the
-    values that are defined; `deviation` is that of a sample. `difference` is that of the means, with the 95% interval
+    defined values; `deviation` is the sample's. `difference` is between the means, with the 95% interval
     `low` to `high` by Student's t: paired, over `pairs` seeds, if both groups have the same seeds or one has none, else
     Welch's of two samples (`pairs` is 0). All are NaN where undefined.
     """

@@ -93,7 +93,7 @@ class Examples:
         """One batch of rows: B sequences [CLS] a [SEP] of single sentences, whatever the form.
 
         Of pairs, `cross` and `paper` give the B sequences of `joined`. `bi` gives 2B: [CLS] a [SEP] of every row, then
-        [CLS] b [SEP] of every row. `joint` gives 3B: those of `cross`, then those of `bi`.
+        [CLS] b [SEP] of every row. `joint` gives 3B: the B of `cross`, then the 2B of `bi`.
         """
         if self.cache.num_texts == 1:
             return Ragged.from_lists([self.sentence(row, 0) for row in rows])

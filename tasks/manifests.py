@@ -63,7 +63,7 @@ def describe_run(folder: Path) -> str:
 
 
 def manifests_behind(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
-    """The manifests behind an encoder, as `manifest_behind`: that of its run, then those of the encoders before it."""
+    """The manifests behind an encoder, as `manifest_behind`: of its run, then of the runs before it."""
     manifests: dict[Path, tuple[Path, dict[str, Any]]] = {}
     before: str | Path | None = folder
     while before:

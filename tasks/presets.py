@@ -1,4 +1,4 @@
-"""The presets of every command, from the two TOML files beside their settings."""
+"""The presets of every command, from the two TOML files next to their settings."""
 
 from pathlib import Path
 

@@ -56,6 +56,7 @@ def read_run(folder: str | Path, name: str = "") -> Run:
     manifest, scores = finished(folder)
     try:
         return _read_run(folder, name or folder.resolve().name, manifest, scores)
+    # a ValueError too, but with a message of its own
     except UserError:
         raise
     except (AttributeError, LookupError, TypeError, ValueError) as error:

@@ -30,7 +30,7 @@ def plan(
         return steps[:quota]
 
     if sampling == "sequential":
-        # all epochs of a task, then those of the next one
+        # all epochs of a task, then all epochs of the next one
         order: list[str] = []
         for task in sizes:
             order += [task] * epochs

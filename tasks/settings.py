@@ -165,11 +165,11 @@ class MultitaskSettings(Settings):
         if encoder and not expand_user(encoder).is_dir():
             raise UserError(f"--encoder {encoder}: no such folder; pretrain_cbcl.py writes one into its run folder")
 
-    def check_given(self, given: Mapping[str, Any]) -> None:
+    def check_overrides(self, overrides: Mapping[str, Any]) -> None:
         """Raises `UserError` for flags that exclude each other."""
-        if given.get("encoder") and "weights" in given:
+        if overrides.get("encoder") and "weights" in overrides:
             raise UserError("--encoder and --weights exclude each other: both say where the encoder starts")
-        if "option" in given and "fine_tune_mode" in given:
+        if "option" in overrides and "fine_tune_mode" in overrides:
             raise UserError("--option and --fine-tune-mode exclude each other: the first is the older name")
 
 
@@ -179,7 +179,7 @@ def resolve_defaults(parsed: Parsed[MultitaskSettings]) -> Parsed[MultitaskSetti
     Training starts from the encoder that stage one has left, if it is there, and if neither a flag nor the preset names
     another; `--encoder ""` is such a flag. The heads alone are trained with a higher learning rate.
     """
-    chosen = {*parsed.given, *PRESETS["multitask_train.py"][parsed.preset].values}
+    chosen = {*parsed.overrides, *PRESETS["multitask_train.py"][parsed.preset].values}
     changes: dict[str, Any] = {}
     if not chosen & {"encoder", "weights"} and expand_user(STAGE_ONE).is_dir():
         changes["encoder"] = STAGE_ONE

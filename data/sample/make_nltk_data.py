@@ -49,7 +49,7 @@ def main() -> None:
     """Read the command line and write both zip files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="", help="a folder with nltk_data, the whole WordNet (default: $DATA_DIR)")
-    parser.add_argument("--out", type=Path, default=SAMPLE / "nltk_data", help="(default: nltk_data beside this file)")
+    parser.add_argument("--out", type=Path, default=SAMPLE / "nltk_data", help="(default: nltk_data next to this file)")
     options = parser.parse_args()
     source = wordnet.find_nltk_data(options.data)
     if source == (SAMPLE / "nltk_data").resolve():

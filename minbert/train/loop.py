@@ -127,7 +127,7 @@ def fit(
 ) -> LoopState:
     """Train until the end of the plan or early stopping, and leave the best or the last weights in `model`, by `keep`.
 
-    A run folder whose session was resumed goes on from its newest checkpoint.
+    A resumed run continues from its newest checkpoint.
 
     training: among others `keep` (with `best`, the weights before training are kept as step 0 if no evaluation is above
     the baseline; without a defined score, the last step is kept) and `average` (the weights of the last step become the
@@ -374,7 +374,7 @@ def _save(model: nn.Module, optimizer: AdamW, state: LoopState, run: RunFolder, 
 
 
 def _restore(model: nn.Module, optimizer: AdamW, run: RunFolder, device: torch.device) -> LoopState | None:
-    """Load the checkpoint that the session goes on from; None if training begins."""
+    """Load the checkpoint that a resumed run continues from; None if training begins."""
     # only the first rank has looked for it
     step = distributed.max_over_ranks(-1 if run.resumed_step is None else run.resumed_step, device)
     if step < 0:

@@ -37,7 +37,7 @@ class RunFolder:
         self.path = path
         self.checkpoints = path / "checkpoints"
         self.resumed_step: int | None = None
-        """The step of the checkpoint that training goes on from, on the first rank; None if it begins."""
+        """The step of the checkpoint that training continues from, on the first rank; None if it begins."""
         self._manifest = path / "manifest.json"
         self._metrics = path / "metrics.jsonl"
         self._lock_file = path / ".minbert.lock"

@@ -209,8 +209,8 @@ class Settings:
                 values.update(dataclasses.asdict(content))
         return values
 
-    def check_given(self, given: Mapping[str, Any]) -> None:
-        """Raises `UserError` for flags that must not be given together; `given` are those of flags and `--config`."""
+    def check_overrides(self, overrides: Mapping[str, Any]) -> None:
+        """Raises `UserError` for flags that must not be given together; `overrides` are those of flags and files."""
 
 
 S = TypeVar("S", bound=Settings)
@@ -255,11 +255,11 @@ def read_presets(path: Path, command: str = "") -> dict[str, dict[str, Preset]]:
 
 @dataclass(frozen=True)
 class Parsed(Generic[S]):
-    """A parsed command line; `given` are the values of flags and of `--config`."""
+    """A parsed command line; `overrides` are the values of flags and of `--config`."""
 
     settings: S
     preset: str
-    given: dict[str, Any]
+    overrides: dict[str, Any]
     command: str
 
 
@@ -346,7 +346,7 @@ def parse(
     settings = kind.of(**flat)
     # without --preset and --config, which are no settings
     overrides = {name: flat[name] for name in [*from_file, *typed] if name in flat}
-    settings.check_given(overrides)
+    settings.check_overrides(overrides)
     return Parsed(settings, preset, overrides, shlex.join([*parser.prog.split(), *arguments]))
 
 

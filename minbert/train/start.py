@@ -146,7 +146,7 @@ def begin_run(run: OpenRun[Any], encoder: InitialEncoder, inputs: InputFiles, **
     manifest = {
         "command": run.parsed.command,
         "preset": run.parsed.preset,
-        "overrides": run.parsed.given,
+        "overrides": run.parsed.overrides,
         "settings": {**identity, **{name: sha256 for name, (_, sha256) in files.items()}},
         "all_settings": settings.flat() | {"pooler": encoder.pooler},
         "weights": {"folder": str(encoder.folder), "sha256": encoder.sha256},

@@ -131,6 +131,7 @@ def replace_words(
     more. The random numbers depend only on (seed, row id, column, index of the span), not on other rows of the file.
     """
     spans = tagged.of(number)
+    # one number says whether, the other by which synonym
     draws = numpy_generator(seed, "synonyms", row, column).random((len(spans), 2)).tolist()
     changes = []
     for span, (draw, pick) in zip(spans, draws, strict=True):

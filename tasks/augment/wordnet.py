@@ -202,6 +202,7 @@ class WordNet:
             stems = [stem for stem in getLemma(word, _UNIVERSAL[part]) if word in getInflection(stem, tag)]
             if tag == "NNS":
                 stems.append(word)  # glasses, pants
+        # a word may be a form of several lemmas: "saw" is one of "see" and one of "saw"
         uses = {stem: self._uses(stem, part) for stem in stems}
         lemmas = [stem for stem in stems if uses[stem] >= 0]
         return max(lemmas, key=lambda stem: uses[stem], default=None)

@@ -88,7 +88,7 @@ def parser(suite: str, description: str) -> argparse.ArgumentParser:
 
 
 def parse(flags: argparse.ArgumentParser, arguments: list[str] | None) -> argparse.Namespace:
-    """The flags, with the shared ones checked; `command` is the whole command line. None reads that of the process."""
+    """The flags, with the shared ones checked; `command` is the whole command line. None reads sys.argv."""
     words = sys.argv[1:] if arguments is None else arguments
     options = flags.parse_args(words)
     options.command = shlex.join(["python", "-m", f"tasks.benchmarks.{options.module}", *words])
@@ -374,7 +374,7 @@ def difference_tables(
 def save(
     options: argparse.Namespace, data: Path | None, encoders: Sequence[NamedEncoder], *, complete: bool, **content: Any
 ) -> None:
-    """Write `OUT/SUITE.json`; of a suite that goes on, with `complete` false and what it has so far."""
+    """Write `OUT/SUITE.json`; of a suite that is still running, with `complete` false and the results so far."""
     options.out.mkdir(parents=True, exist_ok=True)
     head = {
         "suite": options.suite,

@@ -107,7 +107,7 @@ class ViewInputs(Inputs):
 class ViewsTrainStep(ContrastiveTrainStep):
     """NT-Xent over two views of each text (ConSERT, equation 1)."""
 
-    options: LossSettings = LossSettings()
+    loss_settings: LossSettings = LossSettings()
 
     @property
     def texts_and_views(self) -> list[tuple[int, int]]:
@@ -133,14 +133,14 @@ class ViewsTrainStep(ContrastiveTrainStep):
         """The vectors of sentences under their views: [sentences, D]."""
         assert isinstance(inputs, ViewInputs) and inputs.streams is not None
         ragged = inputs.ragged().to(context.device)
-        views = self.options.parsed()
+        views = self.loss_settings.parsed()
         states = apply(model.encoder, ragged, views, inputs.streams, perturbation=inputs.perturbation)
         return model.pool(states, ragged)
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, batch: PlannedBatch) -> Metrics:
         """The loss, and the share of views whose other view is nearest; the loss of a single text is 0."""
         first, second = vectors.chunk(2)
-        return losses.loss_and_accuracy(losses.view_logits(first, second, self.options.temperature))
+        return losses.loss_and_accuracy(losses.view_logits(first, second, self.loss_settings.temperature))
 
 
 @dataclass(frozen=True)
@@ -168,8 +168,8 @@ class JointTrainStep(ViewsTrainStep, nli.SoftmaxTrainStep):
 
     @property
     def encoded_views(self) -> list[int]:
-        """The numbers of the views that are encoded; first that of the unchanged texts."""
-        first, second, _ = self.options.parsed()
+        """The numbers of the views that are encoded; the unchanged texts come first."""
+        first, second, _ = self.loss_settings.parsed()
         if type(first) is View:
             return [0, 1]
         if type(second) is View:
@@ -191,7 +191,7 @@ class JointTrainStep(ViewsTrainStep, nli.SoftmaxTrainStep):
         by_text = dict(zip(texts, vectors.chunk(len(texts)), strict=True))
         sides = []
         for side in (0, 1):
-            logits = losses.view_logits(by_text[side, 0], by_text[side, 1], self.options.temperature)
+            logits = losses.view_logits(by_text[side, 0], by_text[side, 1], self.loss_settings.temperature)
             sides.append(losses.loss_and_accuracy(logits))
         # The mean over the 2N views of a side is half the sum of its two directions.
         contrast = 2 * torch.stack([side["loss"] for side in sides]).sum()
@@ -199,14 +199,14 @@ class JointTrainStep(ViewsTrainStep, nli.SoftmaxTrainStep):
             "classification_loss": metrics["loss"],
             "views_loss": contrast,
             "views_accuracy": torch.stack([side["accuracy"] for side in sides]).mean(),
-            "loss": metrics["loss"] + self.options.alpha * contrast,
+            "loss": metrics["loss"] + self.loss_settings.alpha * contrast,
         }
 
     def perturbation(
         self, model: ContrastiveModel, inputs: Inputs, batch: PlannedBatch, context: StepContext
     ) -> Tensor | None:
         """From the gradient of the classification loss at the embeddings: one more pass, over the unchanged texts."""
-        views = [self.options.parsed()[number] for number in self.encoded_views]
+        views = [self.loss_settings.parsed()[number] for number in self.encoded_views]
         if not any(isinstance(view, Adversarial) for view in views) or not len(inputs):
             return None
         ragged = Inputs(inputs.sentences[: 2 * len(batch.rows)]).ragged().to(context.device)

@@ -213,7 +213,7 @@ def _sorted_batches(limits: Sequence[int], sizes: Sequence[int]) -> list[np.ndar
     start = 0
     for limit, size in zip(limits, sizes, strict=True):
         batches.append((start + np.arange(size)) % limit)
-        # in 1..limit: a batch that ends exactly at the prefix's end goes on with the rows by which the prefix grows
+        # in 1..limit: a batch that ends exactly at the prefix's end continues with the rows by which the prefix grows
         start = (start + size - 1) % limit + 1
     return batches
 

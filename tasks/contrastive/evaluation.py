@@ -68,7 +68,7 @@ class Evaluation:
         rows: np.ndarray | None = None,
         batch_size: int = 32,
     ) -> None:
-        """`rows` are those of the `triplets` that are trained on, `batch_size` is that of the frozen loss."""
+        """`rows` are the trained ones of the `triplets`; `batch_size` is the frozen loss's."""
         self.encoder = encoder
         self.dev = dev
         self.batch_size = batch_size
@@ -169,7 +169,7 @@ def _sts_metrics(
 ) -> tuple[dict[str, float | None], dict[str, np.ndarray]]:
     """The metrics of an evaluation that are over dev pairs, and the cosine of each pair, by set.
 
-    `vectors` are those of the distinct texts, [M, D], `index` both sides of every pair among them, set after set.
+    `vectors` [M, D] are of the distinct texts; `index` has both sides of every pair among them, set after set.
     """
     sides = {}
     cosines = {}

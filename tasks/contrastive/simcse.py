@@ -80,18 +80,18 @@ class SimcseTrainStep(ContrastiveTrainStep):
     L_SimCSE + lambda * L_EdaCSE (EdaCSE, equation 2), each NT-Xent with in-batch negatives.
     """
 
-    options: LossSettings = LossSettings()
+    loss_settings: LossSettings = LossSettings()
 
     @property
     def columns(self) -> list[int]:
         """The text twice, and its punctuated form, column 1, where that has a weight."""
-        if self.options.eda_weight:
+        if self.loss_settings.eda_weight:
             return [0, 0, 1]
         return [0, 0]
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, batch: PlannedBatch) -> Metrics:
         """The weighted sum; with punctuation, both terms are logged."""
-        temperature = self.options.temperature
+        temperature = self.loss_settings.temperature
         # two passes of a text in one batch have dropout masks of their own
         first, second, *punctuated = vectors.chunk(len(self.columns))
         loss = losses.nt_xent(first, second, None, temperature)
@@ -99,7 +99,7 @@ class SimcseTrainStep(ContrastiveTrainStep):
         if punctuated:
             marked = losses.nt_xent(first, punctuated[0], None, temperature)
             metrics["punctuation_loss"] = marked
-            metrics["loss"] = loss + self.options.eda_weight * marked
+            metrics["loss"] = loss + self.loss_settings.eda_weight * marked
         return metrics
 
 

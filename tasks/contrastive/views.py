@@ -183,7 +183,7 @@ class Dropout(View):
 class Adversarial(View):
     """The embedding plus a perturbation that `adversarial` makes; `rate` is its size.
 
-    ConSERT's text names no size: the default is that of the released main.py, --noise_norm.
+    ConSERT's text names no size: the default is --noise_norm of the released main.py.
     """
 
     name, default = "adversarial", 1.0

@@ -83,6 +83,7 @@ def scored_files(base: Path, name: str, split: str = "test") -> dict[str, Path]:
         return {subset: base / directory / f"STS.input.{subset}.txt" for subset in subsets}
     if name == "SICK":
         return {name: base / name / SICK[split]}
+    # the folder has one name in SentEval's download and another in STS-B's own
     candidates = [base / directory / f"sts-{split}.csv" for directory in STSB]
     return {name: next((path for path in candidates if path.is_file()), candidates[0])}
 

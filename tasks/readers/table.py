@@ -129,7 +129,7 @@ class DataFile:
 class Table:
     """How a file is cut into rows and cells, as its first line shows it.
 
-    `names` are those of the columns: the header's, a JSON object's keys, or the fixed columns of a published layout
+    `names` are the columns' names: the header's, a JSON object's keys, or the fixed columns of a published layout
     without a header. If `quoted`, csv's rules hold: a quoted cell may hold delimiters and line feeds. Else quotes are
     text, except around a cell with doubled ones, which csv has quoted because of a quote inside.
     """

@@ -81,7 +81,7 @@ def test_flags_override_file_and_preset(presets: Path, tmp_path: Path) -> None:
     training = parsed.settings.training
     assert (training.epochs, training.batch_size, training.lr, training.clip) == (2, 8, 1e-6, 1.0)
     assert parsed.preset == "slow" and not parsed.settings.run.resume
-    assert parsed.given == {"epochs": 2, "batch_size": 8, "resume": False}
+    assert parsed.overrides == {"epochs": 2, "batch_size": 8, "resume": False}
     assert parsed.command == f"python command.py --config {config} --epochs 2 --resume false"
     assert parse_words(presets, "--config", config, "--preset", "slower").settings.training.lr == 1e-7
 
@@ -94,10 +94,10 @@ def test_preset_inherits_from_its_base(presets: Path) -> None:
 def test_both_spellings_and_aliases_work(presets: Path) -> None:
     for words in (["--batch-size", "8"], ["--batch_size", "8"], ["--batch-size=8"], ["--batch_size=8"]):
         parsed = parse_words(presets, *words)
-        assert parsed.settings.training.batch_size == 8 and parsed.given == {"batch_size": 8}, words
+        assert parsed.settings.training.batch_size == 8 and parsed.overrides == {"batch_size": 8}, words
     for name in ("--tallest-tree", "--tallest_tree", "--height"):
         parsed = parse_words(presets, name, "3")
-        assert parsed.settings.garden.tallest_tree == 3 and parsed.given == {"tallest_tree": 3.0}, name
+        assert parsed.settings.garden.tallest_tree == 3 and parsed.overrides == {"tallest_tree": 3.0}, name
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_views_loss_is_equation_1(
     model: ContrastiveModel, unlabelled: Examples, protect: bool, temperature: float
 ) -> None:
     options = LossSettings(views=SPEC, protect_special=protect, temperature=temperature)
-    metrics, _ = run_step(ViewsTrainStep(unlabelled, options=options), model, ROWS)
+    metrics, _ = run_step(ViewsTrainStep(unlabelled, loss_settings=options), model, ROWS)
     vectors = []
     for number, view in enumerate(views.parse_views(SPEC, protect_special=protect)):
         vectors.append([vector_of(model, unlabelled.sentence(row, 0), view, int(row), number) for row in ROWS])
@@ -68,12 +68,12 @@ def test_chunks_draw_the_same_views(
     in_chunks: ViewsTrainStep
     if objective == "views":
         options = LossSettings(views="feature-cutoff:0.2,dropout:0.2", temperature=0.1)
-        whole = ViewsTrainStep(unlabelled, options=options)
-        in_chunks = ViewsTrainStep(unlabelled, chunk=chunk, options=options)
+        whole = ViewsTrainStep(unlabelled, loss_settings=options)
+        in_chunks = ViewsTrainStep(unlabelled, chunk=chunk, loss_settings=options)
     else:
         options = LossSettings(objective="joint", views="shuffle,adversarial:0.5", temperature=0.1)
-        whole = JointTrainStep(labelled, options=options)
-        in_chunks = JointTrainStep(labelled, chunk=chunk, options=options)
+        whole = JointTrainStep(labelled, loss_settings=options)
+        in_chunks = JointTrainStep(labelled, chunk=chunk, loss_settings=options)
     metrics, gradients = run_step(whole, model, ROWS)
     chunk_metrics, chunk_gradients = run_step(in_chunks, model, ROWS)
     assert chunk_metrics["loss"].item() == pytest.approx(metrics["loss"].item(), rel=1e-6)
@@ -82,7 +82,7 @@ def test_chunks_draw_the_same_views(
 
 
 def test_adversarial_pass_has_counted_dropout(model: ContrastiveModel, labelled: Examples) -> None:
-    step = JointTrainStep(labelled, options=LossSettings(objective="joint", views="none,adversarial:0.5"))
+    step = JointTrainStep(labelled, loss_settings=LossSettings(objective="joint", views="none,adversarial:0.5"))
     model.train()
     step_losses = []
     for state in (1, 2):
@@ -106,7 +106,7 @@ def test_joint_loss_is_classification_plus_views(
 ) -> None:
     """The released code sums both sides and both directions; a view `none` is the encoding that is classified."""
     options = LossSettings(objective="joint", views=spec, temperature=0.07, alpha=0.3, protect_special=protect)
-    step = JointTrainStep(labelled, options=options)
+    step = JointTrainStep(labelled, loss_settings=options)
     metrics, gradients = run_step(step, model, ROWS)
     assert len(step.columns) == encodings
     assert "classifier.weight" in gradients

@@ -38,7 +38,7 @@ def model(bert: BertModel) -> ContrastiveModel:
 def test_edacse_adds_weighted_punctuation_loss(
     model: ContrastiveModel, unlabelled: Examples, tokenizer: Tokenizer
 ) -> None:
-    step = SimcseTrainStep(unlabelled, Punctuation(tokenizer, seed=9, most=3), options=EDACSE)
+    step = SimcseTrainStep(unlabelled, Punctuation(tokenizer, seed=9, most=3), loss_settings=EDACSE)
     metrics, _ = run_step(step, model, ROWS)
     (plain,) = vectors_of(model, unlabelled, ROWS)
     punctuated = []
