@@ -10,6 +10,8 @@ import torch
 from minbert.errors import UserError, one_of
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+_ISA_WITHOUT_BF16 = ("SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX512_CORE", "AVX512_CORE_VNNI")
+"""Values of `$ONEDNN_MAX_CPU_ISA` with which oneDNN computes no bfloat16 products."""
 
 
 def default_device() -> torch.device:
@@ -39,6 +41,8 @@ def supports_bf16(device: torch.device) -> bool:
     """True if the device has fast bfloat16 products: AMX or AVX512-BF16 on the CPU, Ampere or later on CUDA."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
+    if os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper() in _ISA_WITHOUT_BF16:
+        return False
     if cpu_has("amx_tile"):
         return not amx_crashes()
     return cpu_has("avx512_bf16")

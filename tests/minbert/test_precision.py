@@ -17,6 +17,7 @@ CPU = torch.device("cpu")
 
 
 def test_only_illegal_instructions_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
     monkeypatch.setattr(precision, "amx_crashes", precision.amx_crashes.__wrapped__)  # without its cache
     monkeypatch.setattr(precision, "cpu_has", lambda feature: True)
     for killed_by, crashes in ((signal.SIGILL, True), (signal.SIGKILL, False)):
@@ -35,6 +36,14 @@ def test_bf16_products_run_after_choice() -> None:
     )
     variables = {name: value for name, value in os.environ.items() if name != "ONEDNN_MAX_CPU_ISA"}
     subprocess.run([sys.executable, "-c", product], env=variables, check=True, timeout=60)
+
+
+def test_limited_instructions_have_no_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "cpu_has", lambda feature: True)
+    monkeypatch.setattr(precision, "amx_crashes", lambda: False)
+    for limit, supported in (("AVX2", False), ("avx512_core", False), ("AVX512_CORE_BF16", True), ("DEFAULT", True)):
+        monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
+        assert precision.supports_bf16(CPU) == supported
 
 
 def test_fp16_is_for_gpus() -> None:
