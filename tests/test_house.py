@@ -117,13 +117,7 @@ def test_imports_have_no_circles(graph: dict[str, set[str]]) -> None:
 
 
 # Files that import another one of this project late, because that takes a second which few of their uses need.
-LATE = {
-    "minbert.weights",  # transformers, for names of the hub
-    "tasks.data.__main__",
-    "tasks.benchmarks.probes",
-    "tasks.benchmarks.sts_suite",
-    "tasks.benchmarks.transfer",
-}
+LATE = {"minbert.weights"}  # transformers, for names of the Hub
 
 
 def test_imports_stand_at_the_head() -> None:
