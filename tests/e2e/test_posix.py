@@ -39,7 +39,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-@pytest.mark.parametrize("script", ["multitask_train.py", pytest.param("pretrain_cbcl.py", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("script", ["multitask_train.py", "pretrain_cbcl.py"])
 def test_script_runs_without_linux(script: str, tiny: Path, tmp_path: Path) -> None:
     flags = ["--weights", tiny, "--data", SAMPLE, "--run-dir", tmp_path / "run", "--max-steps", 2, "--limit", 32]
     command = [sys.executable, "-c", WITHOUT_LINUX, ROOT / script, *flags, "--batch-size", 8, "--max-length", 24]
