@@ -52,7 +52,10 @@ def test_averages_and_differences(tiny: Path) -> None:
     assert (row["low"], row["high"]) == tuple(np.percentile(2 * samples, (2.5, 97.5)))
 
 
-def test_pooler_and_name_of_run(tiny_copy: Callable[..., Path]) -> None:
+def test_pooler_and_name_of_run(
+    tiny_copy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # results go to runs/benchmarks by default
     folder = tiny_copy(name="runs/cbcl/encoder")
     (folder / "minbert.json").write_text('{"pooler": "avg-first-last"}')
     options = common.parse(common.parser("sts_suite", ""), ["--encoder", str(folder.parent), str(folder)])

@@ -164,7 +164,10 @@ def test_chinese_sets(tiny: Path, folder: Path, tmp_path: Path) -> None:
         ("--sets ATEC", "zh: no test file of ATEC"),
     ],
 )
-def test_mistakes_are_one_sentence(tiny: Path, folder: Path, tmp_path: Path, flags: str, message: str) -> None:
+def test_mistakes_are_one_sentence(
+    tiny: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)  # results go to runs/benchmarks by default
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(UserError, match=re.escape(message.format(file=file))) as caught:
