@@ -1,9 +1,9 @@
-"""Linear layers on the CPU: bf16 products in blocks of rows with few different shapes; packed weights for inference.
+"""Linear layers on the CPU: bf16 products of few different heights in training; packed weights for inference.
 
-oneDNN compiles a kernel for every new shape (some 4 ms each), and a ragged batch has a new number of tokens at
-every step. Rows are therefore split into blocks whose heights are multiples of 32, so that all shapes occur early in
-a run. Nothing is padded. For outputs, the last block overlaps the one before it, so a few rows are computed twice.
-For weight gradients, which are sums over rows, the remainder below a multiple of 32 is a block of its own.
+oneDNN compiles a kernel for every new shape (some 4 ms each), and a ragged batch has a new number of tokens at every
+step. In training, zero rows therefore round the height of a product up to one of few values. They belong to no sentence
+and are dropped from its result. On two cores of an Intel Xeon with AMX, where tall products are faster than short ones,
+a step of 32 Quora pairs takes 0.93 times as long as with blocks of rows that need no rounding.
 
 torch reorders an ordinary weight at every product and casts it if the product is in bf16; in fp32 it uses a library
 that is slower on some processors. Packed weights are cast once and stored in oneDNN's blocked layout, and GELU is fused
@@ -29,38 +29,30 @@ from minbert.precision import supports_bf16
 # oneDNN reads this at its first product; its default of 1024 kernels is too small for a long run.
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")
 
-_BLOCK = 2048  # rows
-_STEP = 32  # rows; the heights of blocks are multiples of it
+
+def rounded_height(rows: int) -> int:
+    """The next multiple of 32; above 2,048 rows of 64, above 4,096 of 128 and so on: 32 heights for each doubling."""
+    step = 32
+    while rows > 64 * step:
+        step *= 2
+    return math.ceil(rows / step) * step
 
 
-def heights(rows: int) -> list[int]:
-    """Heights of disjoint blocks of `rows` rows, for sums: full blocks, then a multiple of 32, then the remainder."""
-    full, rest = divmod(rows, _BLOCK)
-    remainder = rest % _STEP
-    last = [rest - remainder, remainder]
-    return [_BLOCK] * full + [height for height in last if height]
+def with_zero_rows(x: Tensor) -> Tensor:
+    """x [T, D] in bf16, followed by zero rows up to `rounded_height`."""
+    rows, width = x.shape
+    padded = x.new_empty(rounded_height(rows), width, dtype=torch.bfloat16)
+    padded[:rows] = x
+    padded[rows:] = 0
+    return padded
 
 
-def spans(rows: int) -> list[slice]:
-    """Blocks of equal height, a multiple of 32, that cover `rows` rows; the last may overlap the one before.
-
-    Fewer than 32 rows are one block.
-    """
-    if rows < _STEP or (rows <= _BLOCK and rows % _STEP == 0):
-        return [slice(0, rows)]
-    count = max(2, math.ceil(rows / _BLOCK))
-    height = math.ceil(rows / (count * _STEP)) * _STEP
-    # rows in the overlap are computed twice, to the same values; a block of another height would need another kernel
-    starts = [min(number * height, rows - height) for number in range(count)]
-    return [slice(start, start + height) for start in starts]
-
-
-def blocked_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """x W' + b for [T, D], [E, D], [E]: in blocks under bf16 autocast on the CPU, else `F.linear`."""
+def rounded_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """x W' + b for [T, D], [E, D], [E]: with rounded heights under bf16 autocast on the CPU, else `F.linear`."""
     if x.device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
         return F.linear(x, weight, bias)
-    blocked: Tensor = _BlockedLinear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
-    return blocked
+    product: Tensor = _RoundedLinear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+    return product
 
 
 class Packed:
@@ -89,7 +81,7 @@ def can_pack(device: torch.device, precision: str) -> bool:
 
 
 class FastLinear(nn.Linear):
-    """`nn.Linear` for inputs [T, D], computed by `blocked_linear`, or with packed weights if set."""
+    """`nn.Linear` for inputs [T, D], computed by `rounded_linear`, or with packed weights if set."""
 
     packed: Packed | None = None
 
@@ -97,7 +89,7 @@ class FastLinear(nn.Linear):
         """[T, D] to [T, E]."""
         if self.packed:
             return self.packed(x)
-        return blocked_linear(x, self.weight, self.bias)
+        return rounded_linear(x, self.weight, self.bias)
 
     def gelu(self, x: Tensor) -> Tensor:
         """GELU of `forward`."""
@@ -106,44 +98,27 @@ class FastLinear(nn.Linear):
         return F.gelu(self(x))
 
 
-class _BlockedLinear(torch.autograd.Function):
-    """Products in bf16, as under autocast; the weight gradients of the blocks are summed in fp32."""
+class _RoundedLinear(torch.autograd.Function):
+    """Products in bf16, as under autocast."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        half_x = x.bfloat16()
+        rows = len(x)
+        half_x = with_zero_rows(x)
         half_weight = weight.bfloat16()
-        half_bias = bias.bfloat16()
         ctx.save_for_backward(half_x, half_weight)
         ctx.dtype = x.dtype
-        out = half_x.new_empty(len(x), len(weight))  # [T, E]
-        for span in spans(len(x)):
-            torch.addmm(half_bias, half_x[span], half_weight.t(), out=out[span])
-        return out
+        return torch.addmm(bias.bfloat16(), half_x, half_weight.t())[:rows]  # [T, E]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         x, weight = ctx.saved_tensors
-        gradient = gradient.bfloat16()
+        rows = len(gradient)
+        gradient = with_zero_rows(gradient)
         grad_x = None
         if ctx.needs_input_grad[0]:
-            grad_x = torch.empty_like(x)
-            for span in spans(len(x)):
-                torch.mm(gradient[span], weight, out=grad_x[span])
-            grad_x = grad_x.to(ctx.dtype)
-        grad_weight = _weight_gradient(gradient, x)
+            grad_x = (gradient @ weight)[:rows].to(ctx.dtype)
+        grad_weight = (gradient.t() @ x).float()
         grad_bias = gradient.sum(0).float()  # the sum accumulates in fp32 and rounds once
         return grad_x, grad_weight, grad_bias
-
-
-def _weight_gradient(gradient: Tensor, x: Tensor) -> Tensor:
-    """gradient' x for [T, E] and [T, D]: fp32 [E, D]."""
-    blocks = heights(len(x))
-    products = []
-    for grad_rows, x_rows in zip(gradient.split(blocks), x.split(blocks), strict=True):
-        products.append(grad_rows.t() @ x_rows)
-    total = products[0].float()
-    for product in products[1:]:
-        total += product.float()  # cast first: sums of mixed dtypes are slow
-    return total

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from minbert.attention import Layer, SelfAttention
 from minbert.fast import cpu_attention, gpu_attention
 from minbert.fast.dropout import FastDropout
-from minbert.fast.linear import FastLinear, Packed, blocked_linear, can_pack
+from minbert.fast.linear import FastLinear, Packed, can_pack, rounded_linear
 from minbert.ragged import Ragged
 
 M = TypeVar("M", bound=nn.Module)
@@ -51,7 +51,7 @@ class FastSelfAttention(SelfAttention):
         """Several projections of [T, D] in one product; returns [T, H, d] for each."""
         weight = torch.cat([projection.weight for projection in projections])
         bias = torch.cat([projection.bias for projection in projections])
-        return self._by_head(blocked_linear(x, weight, bias), len(projections))
+        return self._by_head(rounded_linear(x, weight, bias), len(projections))
 
     def _by_head(self, projected: Tensor, count: int) -> list[Tensor]:
         return [part.unflatten(1, (self.heads, -1)) for part in projected.chunk(count, 1)]

@@ -83,7 +83,7 @@ def test_other_devices_avoid_cpu_code(tiny: Path, monkeypatch: pytest.MonkeyPatc
     model = accelerate(BertModel.from_pretrained(tiny)).to("meta").train()
     monkeypatch.setattr(dropout, "keep_factors", never)
     monkeypatch.setattr(cpu_attention.GroupedAttention, "apply", never)
-    monkeypatch.setattr(linear._BlockedLinear, "apply", never)
+    monkeypatch.setattr(linear._RoundedLinear, "apply", never)
     ragged = Ragged.from_lists(ROWS).to(torch.device("meta"))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         vectors = model.pooled(ragged)
