@@ -14,16 +14,14 @@ _TABLE = {
 TASKS: dict[str, type[Task]] = {name: resolve_name(path) for name, path in _TABLE.items()}
 
 
-def aliases() -> dict[str, str]:
-    """Name or short name (`para`, in the course's flags) of a task -> task name."""
-    names = {name: name for name in TASKS}
-    prefixes = {task.files.flag_prefix: name for name, task in TASKS.items()}
-    return names | prefixes | names  # a name takes precedence over another task's short name
-
-
 def resolve_task(word: str, flag: str = "--task") -> str:
-    """The task name for a task's short name or name, as given to `flag`; raises `UserError` if it is unknown."""
-    names = aliases()
+    """The task name for a task's short name (`para`, in the course's flags) or name, as given to `flag`.
+
+    Raises `UserError` if it is unknown.
+    """
+    names = {task.files.flag_prefix: name for name, task in TASKS.items()}
+    # a name takes precedence over another task's short name
+    names |= {name: name for name in TASKS}
     return names[one_of(word, names, flag)]
 
 

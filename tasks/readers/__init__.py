@@ -1,14 +1,13 @@
-"""Readers of data files: one a family of data, chosen by a file's first line for the kind of rows asked for.
+"""Readers of data files: `open_as(path, kind)` gives the rows of one of `KINDS`, however the file writes them.
 
-A reader gives a `DataFile`: the rows it keeps, in file order, and those it skips, with line and reason. An invalid row
-raises `UserError` with `file:line: column: reason`. Only the known gaps of a family (such as missing labels) are
-skipped. All names are those of `KINDS` or the fixed columns of a published layout without a header.
+A file's first line says how it is read: `table` cuts it into records, `kinds` finds their columns by the header or a
+published layout, `rows` makes a `DataFile` of them: the rows kept, in file order, and those skipped, with line and
+reason. An invalid row raises `UserError` with `file:line: column: reason`.
 """
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from minbert import token_cache
@@ -16,27 +15,17 @@ from minbert.errors import UserError
 from minbert.files import require_file
 from minbert.token_cache import Issue, ReaderReport, Row, TokenCache
 from minbert.tokenizer import Tokenizer
-from tasks.readers import chinese, course, nli, senteval, texts
+from tasks.readers import senteval
 from tasks.readers.course import clean_pair, clean_sentence
-from tasks.readers.table import (
-    KINDS,
-    DataFile,
-    Request,
-    Table,
-    find_columns,
-    is_table,
-    missing_column,
-    open_table,
-    read_columns,
-    unknown_format,
-)
+from tasks.readers.kinds import HEADER_NAMES, KINDS, Request, find_columns, fit, unknown_format
+from tasks.readers.rows import DataFile, read_rows, read_texts_of_lines
+from tasks.readers.table import Table, open_table
 
 __all__ = [
     "KINDS",
     "DataFile",
     "clean_pair",
     "clean_sentence",
-    "companions",
     "count_texts",
     "digest",
     "find_file",
@@ -60,7 +49,7 @@ def open_as(path: Path, kind: str, split: str = "", *, classes: int | None = Non
     `clean`, the course's texts are read as they are written. Raises `UserError` for an invalid row, and if no reader
     fits, with the names that a header may have.
     """
-    return _find_reader(path, [Request(kind, split, classes, original=not clean)])[1]()
+    return _read(*_first_fit(path, [Request(kind, split, classes, original=not clean)]))
 
 
 def kind_of(path: Path, kinds: Sequence[str], split: str = "") -> str:
@@ -68,7 +57,7 @@ def kind_of(path: Path, kinds: Sequence[str], split: str = "") -> str:
 
     Raises `UserError` if there is none, with the names that the first kind accepts.
     """
-    return _find_reader(path, [Request(kind, split) for kind in kinds])[0]
+    return _first_fit(path, [Request(kind, split) for kind in kinds])[1].kind
 
 
 def count_texts(path: Path, kind: str) -> int:
@@ -88,50 +77,52 @@ def read_texts(path: Path, like: str = "") -> DataFile:
         kinds = ["single", "lines"]
     elif like:
         kinds = ["pair", like]  # first what needs no label
-    return _find_reader(path, [Request(kind, labelled=False, original=True) for kind in kinds])[1]()
+    return _read(*_first_fit(path, [Request(kind, labelled=False, original=True) for kind in kinds]))
 
 
-def _find_reader(path: Path, requests: Sequence[Request]) -> tuple[str, Callable[[], DataFile]]:
-    """The first kind asked for that the first line of a file fits, and its reader. Raises `UserError` for none."""
+def is_table(path: Path) -> bool:
+    """Whether a file's first line has tabs, is a JSON object, or names columns."""
+    table = open_table(path)
+    named = path.suffix.lower() == ".csv" or not HEADER_NAMES.isdisjoint(table.names)
+    return table.delimiter in ("\t", "json") or named
+
+
+def _first_fit(path: Path, requests: Sequence[Request]) -> tuple[Table, Request]:
+    """The file as a table of the first kind that its first line fits. Raises `UserError` if it fits none."""
     table = open_table(path)
     for request in requests:
-        reader = _reader_of(table, request)
-        if reader is not None:
-            return request.kind, reader
+        if request.kind == "lines":
+            fitted = None if is_table(path) else table
+        elif _has_reader(table, request):
+            fitted = table
+        else:
+            fitted = fit(table, request)
+        if fitted is not None:
+            return fitted, request
     raise unknown_format(table, requests[0])
 
 
-def _reader_of(table: Table, request: Request) -> Callable[[], DataFile] | None:
-    """The reader of the family that a file is of; None if it does not hold rows of the kind."""
-    path = table.path
-    kind = request.kind
-    if kind == "lines":
-        return None if is_table(path) else partial(texts.read_texts_of_lines, path)
-    if kind == "single" and senteval.is_trec(table):
-        return partial(senteval.read_trec, path, labelled=request.labelled)
-    if kind == "pair-score" and senteval.is_sts_input(path):
-        return partial(senteval.read_sts_input, path, labelled=request.labelled)
-    if not missing_column(table.names, request):
-        course_table = course.as_course(table, kind)
-        if course_table and request.labelled:
-            return partial(course.read, course_table, request)
-        return partial(nli.read, course_table or table, request)
-    without_header = texts.without_header(table, kind) or chinese.without_header(table, kind)
-    if kind == "pair-score":
-        without_header = senteval.stsb_columns(table) or without_header
-    if without_header is None:
-        return None
-    return partial(read_columns, without_header, request)
+def _has_reader(table: Table, request: Request) -> bool:
+    """Whether a file has one of SentEval's two forms that are no tables."""
+    if request.kind == "single":
+        return senteval.is_trec(table)
+    return request.kind == "pair-score" and senteval.is_sts_input(table.path)
 
 
-def companions(path: Path) -> list[Path]:
-    """The file read together with `path`: the gold scores of `STS.input.X.txt`, which are its rows' labels."""
-    return [senteval.gold_file(path)] if senteval.is_sts_input(path) else []
+def _read(table: Table, request: Request) -> DataFile:
+    """The rows of a file that `_first_fit` has recognised."""
+    if request.kind == "lines":
+        return read_texts_of_lines(table.path)
+    if not _has_reader(table, request):
+        return read_rows(table, request)
+    if request.kind == "single":
+        return senteval.read_trec(table.path, labelled=request.labelled)
+    return senteval.read_sts_input(table.path, labelled=request.labelled)
 
 
 def digest(path: Path) -> str:
     """Hex SHA-256 of a data file as recorded in manifests; for an STS input, the hash over its and its gold file's."""
-    return token_cache.digest(path, companions(path))
+    return token_cache.digest(path, [senteval.gold_file(path)] if senteval.is_sts_input(path) else [])
 
 
 def tokenised(

@@ -1,13 +1,9 @@
 """The files of the Chinese sets of scored pairs, in the folder `zh` (EdaCSE, section 4.3.1).
 
-The canonical form is `sentence1<TAB>sentence2<TAB>label`. The files in circulation differ: LCQMC and STS-B are
-canonical, ATEC has a number before the texts, cnsd-sts (STS-B) separates by `||`, and BQ, PAWS-X and ATEC_CCKS have a
-header and are read by it.
+Their forms differ: LCQMC, STS-B and ATEC have a layout of `kinds.LAYOUTS`, BQ, PAWS-X and ATEC_CCKS a header.
 """
 
 from pathlib import Path
-
-from tasks.readers.table import Table, fixed_columns
 
 FOLDERS = {
     "ATEC": ("ATEC", "ATEC_CCKS"),
@@ -18,20 +14,7 @@ FOLDERS = {
 }
 """Set -> the folders that may hold it; a split is taken from the first that has it."""
 SUFFIXES = (".csv", ".tsv", ".txt", ".data")
-_NUMBERED = ("number", "sentence1", "sentence2", "label")
 _SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "test": "test"}  # word in a file's name -> split
-
-
-def without_header(table: Table, kind: str) -> Table | None:
-    """The table of a form without a header, if the first line fits one."""
-    if kind not in ("pair-class", "pair-score"):
-        return None
-    return (
-        # the ids of cnsd-sts are not unique, so the line is the id
-        fixed_columns(table, "||", _NUMBERED)
-        or fixed_columns(table, "\t", _NUMBERED, numbers=("number", "label"))
-        or fixed_columns(table, "\t", _NUMBERED[1:])
-    )
 
 
 def folder(data: Path) -> Path:

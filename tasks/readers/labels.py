@@ -20,6 +20,11 @@ def parse_number(text: str) -> float:
         return math.nan
 
 
+def is_number(text: str) -> bool:
+    """Whether a text is a number."""
+    return not math.isnan(parse_number(text))
+
+
 def parse_class(text: str, count: int | None = None) -> float:
     """A class from 0 to `count` - 1; without a count any whole number from 0."""
     value = parse_number(text)

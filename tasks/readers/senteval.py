@@ -8,18 +8,10 @@ from pathlib import Path
 from minbert.errors import UserError
 from minbert.files import require_file
 from minbert.token_cache import Row
-from tasks.readers import nli, texts
+from tasks.readers.kinds import Request
 from tasks.readers.labels import QUESTIONS, parse_score
-from tasks.readers.table import (
-    DataFile,
-    Request,
-    Table,
-    fixed_columns,
-    open_table,
-    read_columns,
-    read_label,
-    read_lines,
-)
+from tasks.readers.rows import DataFile, plain_lines, read_label, read_table
+from tasks.readers.table import Table, read_lines
 
 # Folder and subsets (STS-B: folders, the first that exists is read). SMT of STS13 is not free; SentEval omits it too.
 STS = {
@@ -35,7 +27,6 @@ STS = {
 STSB = ("STS/STSBenchmark", "stsbenchmark")
 SICK = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
 SCORED = (*STS, "STS-B", "SICK")
-_STSB_COLUMNS = ("genre", "file", "year", "number", "label", "sentence1", "sentence2")
 _QUESTION = re.compile(r"([A-Z]+):\w+ (.*)")
 
 
@@ -94,15 +85,11 @@ def scored(folder: Path, name: str, split: str = "test") -> dict[str, DataFile]:
     Scores are from 0 to 5, in SICK from 1 to 5. Pairs without a score (a blank line of an STS gold file) are skipped.
     Raises `UserError` for a missing file.
     """
-    files = scored_files(root(folder), name, split)
-    return {subset: _read_scored(require_file(path), name) for subset, path in files.items()}
-
-
-def _read_scored(path: Path, name: str) -> DataFile:
-    if name in STS:
-        return read_sts_input(path)
-    table = open_table(path)
-    return read_columns(stsb_columns(table) or table, Request("pair-score"))
+    data = {}
+    for subset, path in scored_files(root(folder), name, split).items():
+        require_file(path)
+        data[subset] = read_sts_input(path) if name in STS else read_table(path, Request("pair-score"))
+    return data
 
 
 def classification(folder: Path, name: str) -> dict[str, DataFile]:
@@ -121,9 +108,7 @@ def classification(folder: Path, name: str) -> dict[str, DataFile]:
         elif name == "TREC":
             data[split] = read_trec(*paths)
         else:
-            table = open_table(*paths)
-            table = texts.without_header(table, kind) or table
-            data[split] = nli.read(table, Request(kind))
+            data[split] = read_table(paths[0], Request(kind))
     return data
 
 
@@ -131,7 +116,7 @@ def polarity(first: Path, second: Path) -> DataFile:
     """The sentences of two latin-1 files, class 1 then class 0; ids are `{file suffix}-{line}`."""
     data = DataFile(first, 1)
     for path, label in ((first, 1.0), (second, 0.0)):
-        for line, text in texts.plain_lines(path, "latin-1"):
+        for line, text in plain_lines(path, "latin-1"):
             row_id = f"{path.suffix[1:]}-{line}"
             if text:
                 data.rows.append(Row(row_id, (text,), label))
@@ -150,18 +135,13 @@ def is_trec(table: Table) -> bool:
 def read_trec(path: Path, *, labelled: bool = True) -> DataFile:
     """The questions of a latin-1 file, each after its type; classes follow `labels.QUESTIONS`."""
     data = DataFile(path, 1)
-    for line, text in texts.plain_lines(path, "latin-1"):
+    for line, text in plain_lines(path, "latin-1"):
         match = _QUESTION.fullmatch(text)
         if match is None or match[1] not in QUESTIONS:
             raise UserError(f"{path}:{line}: label: the line does not begin with a type such as DESC:manner")
         label = float(QUESTIONS.index(match[1])) if labelled else math.nan
         data.keep(line, (match[2].strip(),), label)
     return data
-
-
-def stsb_columns(table: Table) -> Table | None:
-    """The table of STS-B as SentEval has it, without a header, if the first line fits; some rows name a source too."""
-    return fixed_columns(table, "\t", _STSB_COLUMNS, may_be_wider=True)
 
 
 def is_sts_input(path: Path) -> bool:

@@ -67,14 +67,5 @@ def test_every_form_gives_the_same_rows(write: Callable, name: str) -> None:
     assert data.skipped == [Issue(first + 2, "no gold label")]
 
 
-def test_gaps_and_bad_labels(write: Callable, refusal: Callable) -> None:
-    head = "premise\thypothesis\tlabel\n"
-    path = write(head + "a\tb\t-\n\tb\tneutral\na\t \tneutral\n")
-    assert pairs(path).skipped == [
-        Issue(2, "no gold label"),
-        Issue(3, "premise: empty"),
-        Issue(4, "hypothesis: empty"),
-    ]
-    assert refusal(pairs, write(head + "a\tb\tmaybe\n")).startswith("file.csv:2: label: 'maybe'")
-    assert refusal(pairs, write(head + "a\tb\n")).startswith("file.csv:2: 2 columns")
-    assert refusal(pairs, write("premise\tlabel\n")).startswith("file.csv:1: no column 'sentence2'")
+def test_bad_labels_are_errors(write: Callable, refusal: Callable) -> None:
+    assert refusal(pairs, write("premise\thypothesis\tlabel\na\tb\tmaybe\n")).startswith("file.csv:2: label: 'maybe'")

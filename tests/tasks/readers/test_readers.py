@@ -80,6 +80,8 @@ LAW = [
     ("lines", "", "a.txt", "x\n\ny\n", 2, 1, 0),
     ("single", "", "a.tsv", "sentence\tlabel\nx\t1\n\t1\ny\t0\n", 2, 1, 0),
     ("single", "", "a", "x\t1\n\t1\ny\t0\n", 2, 1, 0),
+    ("single", "dev", "a", "\tid\tsentence\tsentiment\n0\ta\tx\t1\n1\tb\t \t1\n", 1, 1, 0),
+    ("single", "test", "a", "\tid\tsentence\n0\ta\tx\n1\tb\t \n", 2, 0, 0),
     ("single", "dev", "a.csv", "sentence,label,split\nx,1,train\ny,0,dev\n,0,dev\n", 1, 1, 1),
     ("pair-class", "train", "a", f"{HEAD}\tis_duplicate\n0\ta\tx\ty\t1\n1\tb\tx\ty\t\n2\tc\t\ty\t1\n", 1, 2, 0),
     ("pair-class", "dev", "a", f"{HEAD}\tis_duplicate\n0\ta\tx\ty\t1\n1\tb\tx\ty\t\n2\tc\t\ty\t1\n", 2, 1, 0),
@@ -148,7 +150,7 @@ def test_empty_and_missing_files_are_errors(write: Callable, refusal: Callable, 
     path = write("")
     assert refusal(open_as, path, kind) == "file.csv: the file is empty"
     path.unlink()
-    assert refusal(open_as, path, kind).startswith("file.csv: cannot be read: No such file")
+    assert refusal(open_as, path, kind).endswith("file.csv: no such file")
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tasks.readers.table import DataFile, open_table, table_rows
-from tasks.readers.texts import plain_lines
+from tasks.readers import open_as
+from tasks.readers.table import open_table, read_lines
 
 
-def rows(path: Path, quoted: bool = True, columns: tuple[str, ...] = ("a", "b")) -> list[tuple[int, list[str]]]:
+def rows(path: Path, quoted: bool = True) -> list[tuple[int, list[str]]]:
     table = replace(open_table(path), quoted=quoted)
-    return list(table_rows(table, columns, "", DataFile(path, 2)))
+    return [(line, list(record.values())) for line, record in table.records()]
 
 
 def test_quotes_are_csvs_or_text(write: Callable) -> None:
@@ -39,21 +39,30 @@ def test_blank_lines_count_as_lines(write: Callable, refusal: Callable, quoted: 
 
 def test_undecodable_lines_are_errors(write: Callable, refusal: Callable) -> None:
     path = write("a\tb\n" + "1\t2\n" * 5000 + "caf\xe9\tx\n", encoding="latin-1")
-    assert list(plain_lines(path, "latin-1"))[-1] == (5002, "caf\xe9\tx")
+    assert list(read_lines(path, "latin-1"))[-1] == "caf\xe9\tx"
     assert refusal(rows, path) == "file.csv:5002: not UTF-8 text"
-    nul = "not text: a NUL byte"
-    for encoding, problem in {"utf-16": "not UTF-8 text", "utf-16-le": nul, "utf-16-be": nul}.items():
-        path = write("ab\n", encoding=encoding)
-        assert refusal(lambda path: list(plain_lines(path)), path) == f"file.csv:1: {problem}"
+    assert refusal(rows, write("ab\n", encoding="utf-16")) == "file.csv:1: not UTF-8 text"
 
 
 def test_json_lines(write: Callable, refusal: Callable) -> None:
-    path = write('\ufeff{"a": "x\\ny", "b": 2.5, "c": [1]}\n\n{"b": "z", "a": 3}\n')
-    assert rows(path) == [(1, ["x\ny", "2.5"]), (3, ["3", "z"])]
-    assert refusal(rows, path, True, ("a", "c")).startswith("file.csv:1: c: neither text nor a number")
-    assert refusal(rows, path, True, ("a", "d")) == "file.csv:1: d: missing; the line has 'a', 'b', 'c'"
-    first = '{"a": "x", "b": "y"}\n'
-    hostile = ['{"a": ' + "[" * 99_999 + "\n", '{"a": ' + "1" * 5_000 + "}\n", '{"a": "\\u0000"}\n']
-    for bad in ('{"a": 1\n', "[1]\n", *hostile):
-        message = refusal(rows, write(first + bad))
+    path = write('\ufeff{"text": "x\\ny", "label": 2.0, "c": [1]}\n\n{"label": "3", "text": 7}\n')
+    assert [(row.line, row.texts, row.label) for row in open_as(path, "single").rows] == [
+        (1, ("x\ny",), 2),
+        (3, ("7",), 3),
+    ]
+    first = '{"text": "x", "label": 1}\n'
+    assert refusal(open_as, write(first + '{"text": [1], "label": 1}\n'), "single").startswith(
+        "file.csv:2: text: neither text nor a number"
+    )
+    missing = "file.csv:2: label: missing; the line has 'text'"
+    assert refusal(open_as, write(first + '{"text": "y"}\n'), "single") == missing
+    hostile = ['{"text": ' + "[" * 99_999 + "\n", '{"text": ' + "1" * 5_000 + "}\n"]
+    for bad in (
+        '{"text": 1\n',
+        "[1]\n",
+        '{"text": "\\u0000", "label": 1}\n',
+        '{"text": "\\ud800", "label": 1}',
+        *hostile,
+    ):
+        message = refusal(open_as, write(first + bad), "single")
         assert message.startswith("file.csv:2: ") and len(message) < 200

@@ -1,0 +1,176 @@
+"""The rows of a table: texts, label and id of each, and the rows that are skipped.
+
+Every row of a file is kept or listed as skipped: read = kept + skipped, plus the rows of other splits where a column
+`split` names them.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from minbert.errors import UserError, format_list
+from minbert.token_cache import Issue, Row
+from tasks.readers import course
+from tasks.readers.kinds import KINDS, Request, find_columns, fit, unknown_format
+from tasks.readers.labels import ParseLabel, label_parser
+from tasks.readers.table import BOM, Record, Table, open_table, read_lines, text_of
+
+# JSON can hold surrogates; a file in UTF-16 without a byte order mark is read as UTF-8 with NULs
+_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
+_PLACEHOLDERS = ("", "-1", "-1.0")  # labels of a test file whose labels are not published
+_SPLITS = {"train": ("train",), "dev": ("dev", "valid", "val", "validation"), "test": ("test",)}
+
+
+@dataclass
+class DataFile:
+    """The rows that a reader keeps, in file order, and those that it skips.
+
+    `is_course` says that the texts are preprocessed as the course does. `other_splits` counts the rows whose column
+    `split` names another split than the one asked for.
+    """
+
+    path: Path
+    num_texts: int
+    rows: list[Row] = field(default_factory=list)
+    skipped: list[Issue] = field(default_factory=list)
+    is_course: bool = False
+    other_splits: int = 0
+    _line_of_id: dict[str, int] = field(default_factory=dict, repr=False)
+
+    def rows_and_issues(self) -> list[Row | Issue]:
+        """The rows, then the issues: what the token cache takes."""
+        return [*self.rows, *self.skipped]
+
+    def skip(self, line: int, reason: str) -> None:
+        """List a row as skipped."""
+        self.skipped.append(Issue(line, reason))
+
+    def keep(
+        self, line: int, texts: tuple[str, ...], label: float = math.nan, row_id: str | None = None, note: str = ""
+    ) -> None:
+        """Append a row; without an id the line is the id.
+
+        Raises `UserError` for an empty or a duplicate id, and for a text that is not one.
+        """
+        if row_id is None:
+            row_id = str(line)
+        elif not row_id:
+            raise UserError(f"{self.path}:{line}: id: empty")
+        elif (first := self._line_of_id.setdefault(row_id, line)) != line:
+            raise UserError(f"{self.path}:{line}: id: duplicate, first seen on line {first}")
+        for text in texts:
+            if _NOT_TEXT.search(text):
+                raise UserError(f"{self.path}:{line}: not text: a NUL or an unpaired surrogate")
+        self.rows.append(Row(row_id, texts, label, line, note))
+
+
+def read_table(path: Path, request: Request) -> DataFile:
+    """The rows of a file with a header that names the columns of a kind, or of a layout without a header.
+
+    Raises `UserError` for other files.
+    """
+    table = open_table(path)
+    fitted = fit(table, request)
+    if fitted is None:
+        raise unknown_format(table, request)
+    return read_rows(fitted, request)
+
+
+def read_rows(table: Table, request: Request) -> DataFile:
+    """The rows of a table with the columns of a kind.
+
+    A row with an empty text is skipped, but kept in a test file of the course's, as every id needs a prediction. A row
+    without a gold label (`-` in NLI data, nothing in Quora's files) is skipped, but kept with a note in a dev or test
+    file. Ids are stripped and lower-cased, or where labels are not read only stripped. Raises `UserError` for an
+    invalid row.
+    """
+    kind = request.kind
+    columns = find_columns(table.names, kind)
+    texts = [columns[role] for role in KINDS[kind].texts if role in columns]
+    label_column = columns.get("label") if request.labelled else None
+    parse = label_parser(kind, label_column or "", request.classes)
+    is_course = table.is_course and not request.original
+    clean: Callable[[str], str] = str.strip
+    if is_course:
+        clean = course.clean_sentence if kind == "single" else course.clean_pair
+    is_quora = table.is_course and kind == "pair-class"
+    data = DataFile(table.path, len(texts), is_course=is_course)
+    for line, record in _records_of_split(table, request.split, data):
+        if all(value == name for name, value in record.items()):
+            data.skip(line, "repeats the header")
+            continue
+        # some files have a second byte order mark, before the first sentence
+        row_texts = tuple([clean(text_of(table.path, line, record, name).strip(BOM)) for name in texts])
+        if not all(row_texts) and not (table.is_course and request.split == "test"):
+            data.skip(line, f"{texts[row_texts.index('')]}: empty")
+            continue
+        label = math.nan
+        note = ""
+        if label_column:
+            label_text = text_of(table.path, line, record, label_column).strip()
+            if kind == "nli" and label_text == "-":  # the annotators did not agree (SNLI, section 2.2)
+                data.skip(line, "no gold label")
+                continue
+            if is_quora and not label_text:
+                if request.split not in ("dev", "test"):
+                    data.skip(line, f"{label_column}: empty")
+                    continue
+                note = f"{label_column}: empty; predicted, not scored"
+            elif request.split != "test" or label_text not in _PLACEHOLDERS:
+                label = read_label(table.path, line, label_column, label_text, parse)
+        row_id = None
+        if "id" in columns:
+            row_id = text_of(table.path, line, record, columns["id"]).strip()
+            if request.labelled:
+                row_id = row_id.lower()
+        data.keep(line, row_texts, label, row_id, note)
+    return data
+
+
+def read_label(path: Path, line: int, column: str, text: str, parse: ParseLabel) -> float:
+    """The number of a label. Raises `UserError` with the line and column."""
+    try:
+        return parse(text)
+    except UserError as error:
+        raise UserError(f"{path}:{line}: {column}: {error}") from None
+
+
+def _records_of_split(table: Table, split: str, data: DataFile) -> Iterator[tuple[int, Record]]:
+    """The rows of a split, if a column names it, else all; those of other splits are counted in `data`.
+
+    Raises `UserError` if the column `split` names this split in no row.
+    """
+    if not split or "split" not in table.names:
+        yield from table.records()
+        return
+    others: dict[str, None] = {}  # a set in order of appearance
+    is_empty = True
+    for line, record in table.records():
+        value = text_of(table.path, line, record, "split").strip()
+        if value.lower() in _SPLITS[split]:
+            is_empty = False
+            yield line, record
+        else:
+            data.other_splits += 1
+            others[value] = None
+    if is_empty:
+        raise UserError(f"{table.path}: no row of the split {split!r}: the column 'split' has {format_list(others)}")
+
+
+def read_texts_of_lines(path: Path) -> DataFile:
+    """Every line as a row of one text; blank lines are skipped."""
+    data = DataFile(path, 1)
+    for line, text in plain_lines(path):
+        if text:
+            data.keep(line, (text,))
+        else:
+            data.skip(line, "sentence: empty")
+    return data
+
+
+def plain_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
+    """The number of every line, and its text without surrounding white space."""
+    for line, text in enumerate(read_lines(path, encoding), 1):
+        yield line, text.strip()
