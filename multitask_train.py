@@ -56,14 +56,7 @@ def train(run: OpenRun[MultitaskSettings]) -> None:
 
     # make the schedule
     steps, sizes = splits.make_schedule(settings, data["train"])
-    augment = synonym_augmentation(
-        settings.synonyms,
-        training,
-        data["train"],
-        initial.tokenizer,
-        data=settings.files.data,
-        run=run.folder.path,
-    )
+    augment = synonym_augmentation(settings, data["train"], initial.tokenizer, run.folder.path)
     start.begin_run(
         run,
         initial,

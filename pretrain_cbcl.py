@@ -19,14 +19,23 @@ from minbert.errors import UserError
 from minbert.files import write_atomic
 from minbert.train import cli, distributed, plan, start
 from minbert.train.plan import PlannedBatch
-from minbert.train.settings import Settings, flag, parse, require_range
+from minbert.train.settings import DataSettings, Settings, flag, parse, require_range
 from minbert.train.start import OpenRun
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files
-from tasks.contrastive import curriculum, dev, losses, scoring, settings, triplets
+from tasks.contrastive import curriculum, losses, scoring, triplets
 from tasks.contrastive.curriculum import CurriculumSettings
-from tasks.contrastive.data import with_dev_pairs
-from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep, Metrics
-from tasks.contrastive.training import count_of, fit_and_save
+from tasks.contrastive.data import FileSettings, find_dev_pairs, with_dev_pairs
+from tasks.contrastive.step import (
+    ContrastiveModel,
+    ContrastiveTrainStep,
+    EncoderSettings,
+    Metrics,
+    RunSettings,
+    TrainingSettings,
+    count_of,
+    fit_and_save,
+    require_negatives,
+)
 from tasks.presets import PRESETS
 
 
@@ -47,7 +56,7 @@ class LossSettings:
 
 
 @dataclass(frozen=True)
-class TripletSettings(settings.DataSettings):
+class TripletSettings(DataSettings):
     """How many triplets there are."""
 
     per_premise: Literal["first", "zip", "cross"] = flag(
@@ -58,7 +67,7 @@ class TripletSettings(settings.DataSettings):
 
 
 @dataclass(frozen=True)
-class FileSettings(settings.FileSettings):
+class TripletFileSettings(FileSettings):
     """Paths of the data. The hashes of the files identify a run, not their paths."""
 
     triplets: str = flag(
@@ -73,18 +82,18 @@ class FileSettings(settings.FileSettings):
 class PretrainSettings(Settings):
     """All settings of this script."""
 
-    encoder: settings.EncoderSettings
+    encoder: EncoderSettings
     data: TripletSettings
     curriculum: CurriculumSettings
     loss: LossSettings
     synonyms: SynonymSettings
-    training: settings.TrainingSettings
-    files: FileSettings
-    run: settings.RunSettings
+    training: TrainingSettings
+    files: TripletFileSettings
+    run: RunSettings
 
     def __post_init__(self) -> None:
         if self.loss.objective == "nt-xent":
-            settings.require_negatives(self.training)
+            require_negatives(self.training)
 
 
 @dataclass(frozen=True)
@@ -120,7 +129,7 @@ def chance_loss(options: LossSettings, rows: int, columns: int) -> float | None:
 def find_data(options: PretrainSettings) -> triplets.TripletFiles:
     """The files of triplets, found before the encoder is loaded. Raises `UserError` if a file is missing or unfit."""
     files = triplets.find_triplets(options.files.triplets, options.files.data)
-    dev.find_dev_pairs(options.files)
+    find_dev_pairs(options.files)
     if files.num_texts == 2:
         if options.loss.objective != "nt-xent":
             raise UserError(f"{files.paths[0]}: --objective {options.loss.objective} needs rows with hard negatives")
@@ -167,14 +176,7 @@ def train(run: OpenRun[PretrainSettings]) -> None:
     # a projection that is kept becomes the encoder's pooling layer
     pooler = "pooler" if options.encoder.projection == "kept" else initial.pooler
     model = ContrastiveModel(initial.model, pooler, seed=training.seed, projection=options.encoder.projection)
-    augment = synonym_augmentation(
-        options.synonyms,
-        training,
-        {"nli": data.train},
-        initial.tokenizer,
-        data=options.files.data,
-        run=run.folder.path,
-    )
+    augment = synonym_augmentation(options, {"nli": data.train}, initial.tokenizer, run.folder.path)
     start.begin_run(
         run,
         initial,

@@ -6,7 +6,6 @@ only "randomly": here each mark and its offset are chosen independently and unif
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,32 +31,15 @@ _CHINESE = (
 _WORD = re.compile(rf"[{_CHINESE}]|[^\s{_CHINESE}]+")
 
 
-@dataclass(frozen=True)
-class Change:
-    """One replaced span of a text."""
-
-    start: int
-    end: int
-    new: str
-
-
-def splice(text: str, changes: Sequence[Change]) -> str:
-    """Apply the changes, which must be sorted and must not overlap."""
-    pieces = []
-    done = 0
-    for change in changes:
-        pieces += [text[done : change.start], change.new]
-        done = change.end
-    return "".join([*pieces, text[done:]])
-
-
 def insertion_points(text: str) -> list[int]:
     """Offsets at which a mark may be inserted: after every word, or the end of a text without words."""
     return [match.end() for match in _WORD.finditer(text)] or [len(text)]
 
 
-def insertions(text: str, *, seed: int, epoch: int, key: int, most: int = 3, marks: str = "english") -> list[Change]:
-    """The 1 to `most` marks to insert, sorted by offset.
+def insertions(
+    text: str, *, seed: int, epoch: int, key: int, most: int = 3, marks: str = "english"
+) -> list[tuple[int, str]]:
+    """The 1 to `most` marks to insert, each with its offset in the text, in the order of the offsets.
 
     A pure function of the text and (seed, epoch, key); `key` is the sentence's row. `marks` is a key of `MARKS`.
     """
@@ -67,15 +49,16 @@ def insertions(text: str, *, seed: int, epoch: int, key: int, most: int = 3, mar
     count = int(generator.integers(1, most, endpoint=True))
     chosen_offsets = generator.integers(0, len(offsets), count)
     chosen_marks = generator.integers(0, len(kinds), count)
-    changes = []
-    for offset, mark in zip(chosen_offsets, chosen_marks, strict=True):
-        changes.append(Change(offsets[offset], offsets[offset], kinds[mark]))
-    return sorted(changes, key=lambda change: change.start)
+    pairs = [(offsets[offset], kinds[mark]) for offset, mark in zip(chosen_offsets, chosen_marks, strict=True)]
+    return sorted(pairs, key=lambda pair: pair[0])
 
 
 def insert(text: str, *, seed: int, epoch: int, key: int, most: int = 3, marks: str = "english") -> str:
     """`text` with its `insertions`."""
-    return splice(text, insertions(text, seed=seed, epoch=epoch, key=key, most=most, marks=marks))
+    # from the end, so that the offsets of the marks before stay right
+    for offset, mark in reversed(insertions(text, seed=seed, epoch=epoch, key=key, most=most, marks=marks)):
+        text = text[:offset] + mark + text[offset:]
+    return text
 
 
 @dataclass(frozen=True)

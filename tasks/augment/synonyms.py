@@ -25,7 +25,6 @@ from minbert.train.plan import PlannedBatch
 from minbert.train.run import InputFiles
 from minbert.train.settings import TrainingSettings, flag, require_range
 from tasks.augment import wordnet
-from tasks.augment.punctuation import Change, splice
 from tasks.augment.wordnet import Tagged
 from tasks.examples import Augmentation, E, Examples, unchanged
 
@@ -71,22 +70,17 @@ def synonym_files(settings: SynonymSettings, data: str) -> InputFiles:
 
 
 def synonym_augmentation(
-    settings: SynonymSettings,
-    training: TrainingSettings,
-    sets: Mapping[str, Examples],
-    tokenizer: Tokenizer,
-    *,
-    data: str,
-    run: Path,
+    options: Any, sets: Mapping[str, Examples], tokenizer: Tokenizer, run: Path
 ) -> Augmentation[Any]:
-    """The augmentation of training sets that `settings` ask for; `run` is the folder for the texts before and after.
+    """The augmentation of training sets that `--synonyms` asks for; `run` is the folder for the texts before and after.
 
-    Raises `UserError` if WordNet or the tagger is missing.
+    options: the settings of a command of either stage. Raises `UserError` if WordNet or the tagger is missing.
     """
+    settings: SynonymSettings = options.synonyms
     if not settings.used:
         return unchanged
     kinds = wordnet.KINDS[int(settings.synonyms)]
-    words = wordnet.WordNet(wordnet.find_nltk_data(data), settings.synonyms_senses)
+    words = wordnet.WordNet(wordnet.find_nltk_data(options.files.data), settings.synonyms_senses)
     tagged = {}
     replacements: dict[str, str] = {}
     for name, examples in sets.items():
@@ -99,7 +93,7 @@ def synonym_augmentation(
         f"synonyms, method {settings.synonyms}: {replaceable:,} words have one in WordNet, such as "
         f"{', '.join(pairs[:EXAMPLES_SHOWN])}"
     )
-    return Synonyms(settings, training, tokenizer, tagged, run / "synonyms")
+    return Synonyms(settings, options.training, tokenizer, tagged, run / "synonyms")
 
 
 def first_replacements(tagged: Tagged, texts: Sequence[str]) -> dict[str, str]:
@@ -120,6 +114,25 @@ MOST_ADJECTIVES = 3
 
 Ids = dict[tuple[int, int], list[int]]
 """(row, column) of a changed text -> its new token ids."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One replaced span of a text."""
+
+    start: int
+    end: int
+    new: str
+
+
+def splice(text: str, changes: Sequence[Change]) -> str:
+    """Apply the changes, which must be sorted and must not overlap."""
+    pieces = []
+    done = 0
+    for change in changes:
+        pieces += [text[done : change.start], change.new]
+        done = change.end
+    return "".join([*pieces, text[done:]])
 
 
 def replace_words(

@@ -20,11 +20,20 @@ from minbert.train.plan import PlannedBatch
 from minbert.train.settings import Settings, flag, names_in, parse, require_range
 from minbert.train.start import OpenRun
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files
-from tasks.contrastive import corpora, dev, losses, nli, settings
+from tasks.contrastive import corpora, losses, nli
 from tasks.contrastive.curriculum import shuffled_plan
-from tasks.contrastive.data import with_dev_pairs
-from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep, Inputs, Metrics
-from tasks.contrastive.training import fit_and_save
+from tasks.contrastive.data import find_dev_pairs, with_dev_pairs
+from tasks.contrastive.step import (
+    ContrastiveModel,
+    ContrastiveTrainStep,
+    EncoderSettings,
+    Inputs,
+    Metrics,
+    RunSettings,
+    TrainingSettings,
+    fit_and_save,
+    require_negatives,
+)
 from tasks.contrastive.views import Adversarial, Streams, View, adversarial, apply, parse_views
 from tasks.examples import Examples
 from tasks.presets import PRESETS
@@ -65,24 +74,19 @@ class LossSettings:
 
 
 @dataclass(frozen=True)
-class DataSettings(corpora.TextSettings, settings.DataSettings):
-    """The texts to train on, or for the joint loss how many pairs."""
-
-
-@dataclass(frozen=True)
 class ConsertSettings(Settings):
     """All settings of this command."""
 
-    encoder: settings.EncoderSettings
-    data: DataSettings
+    encoder: EncoderSettings
+    data: corpora.TextSettings
     loss: LossSettings
     synonyms: SynonymSettings
-    training: settings.TrainingSettings
+    training: TrainingSettings
     files: nli.NliFileSettings
-    run: settings.RunSettings
+    run: RunSettings
 
     def __post_init__(self) -> None:
-        settings.require_negatives(self.training)
+        require_negatives(self.training)
 
 
 @dataclass(frozen=True)
@@ -253,7 +257,7 @@ def train(run: OpenRun[ConsertSettings]) -> None:
         pairs = nli.find_pairs(options.files)
     else:
         corpora.find_texts(names_in(options.data.texts), options.files.data)
-    dev.find_dev_pairs(options.files)
+    find_dev_pairs(options.files)
     resources = synonym_files(options.synonyms, options.files.data)
     initial = start.load_initial_encoder(options.encoder, run.device)
     if joint:
@@ -275,22 +279,9 @@ def train(run: OpenRun[ConsertSettings]) -> None:
         projection=options.encoder.projection,
         classifier=(3, len(NLI_CLASSES)) if joint else (0, 0),
     )
-    augment = synonym_augmentation(
-        options.synonyms,
-        training,
-        {"nli": data.train},
-        initial.tokenizer,
-        data=options.files.data,
-        run=run.folder.path,
-    )
-    start.begin_run(
-        run,
-        initial,
-        {**data.inputs, **resources},
-        data=data.entry,
-        plan=plan.describe(steps),
-        training_rows={"nli": len(rows)},
-    )
+    augment = synonym_augmentation(options, {"nli": data.train}, initial.tokenizer, run.folder.path)
+    inputs = {**data.inputs, **resources}
+    start.begin_run(run, initial, inputs, data=data.entry, plan=plan.describe(steps), training_rows={"nli": len(rows)})
     train_step = JointTrainStep if joint else ViewsTrainStep
     fit_and_save(
         run,

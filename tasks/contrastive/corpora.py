@@ -19,7 +19,7 @@ from minbert.files import data_folder, expand_user, require_file
 from minbert.seeds import numpy_generator
 from minbert.token_cache import ReaderReport, Row
 from minbert.train import distributed
-from minbert.train.settings import flag, names_in
+from minbert.train.settings import DataSettings, flag, names_in
 from minbert.train.start import InitialEncoder
 from tasks.contrastive.data import TrainingRows, cache_rows
 from tasks.examples import Examples
@@ -30,8 +30,8 @@ SOURCES = ("sts", "sts-train", "chinese")
 
 
 @dataclass(frozen=True)
-class TextSettings:
-    """Unlabelled texts."""
+class TextSettings(DataSettings):
+    """The texts to train on."""
 
     texts: str = flag(
         "",

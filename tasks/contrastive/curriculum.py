@@ -73,14 +73,9 @@ def difficulty(pos_sim: np.ndarray, neg_sim: np.ndarray, margin: float) -> np.nd
     """0 easy, 1 semi-hard, 2 hard for each triplet (CBCL, section 4.3; SelfCCL, section 4.3.1).
 
     With gap = cos(anchor, positive) - cos(anchor, negative): easy where gap > margin, semi-hard where
-    0 < gap <= margin, hard where gap <= 0. The papers do not define ties. `UserError` for shapes that differ and for
-    a cosine that is not finite.
+    0 < gap <= margin, hard where gap <= 0. The papers do not define ties. `UserError` for a cosine that is not finite.
     """
-    positive = np.asarray(pos_sim, dtype=np.float64)
-    negative = np.asarray(neg_sim, dtype=np.float64)
-    if positive.shape != negative.shape:
-        raise UserError(f"pos_sim and neg_sim must have one shape, not {positive.shape} and {negative.shape}")
-    gap = positive - negative
+    gap = np.asarray(pos_sim, dtype=np.float64) - np.asarray(neg_sim, dtype=np.float64)
     if not np.isfinite(gap).all():
         raise UserError("a triplet's similarity is not finite")
     return np.where(gap > margin, 0, np.where(gap > 0, 1, 2))
@@ -102,12 +97,7 @@ def eligible(epoch: int, epochs: int, size: int, power: float) -> int:
     """How many of `size` triplets epoch 1..epochs may draw on: floor((epoch / epochs)^power * size).
 
     CBCL, equation 2. Power 0.5 is the root, 1 the linear and 2 the quadratic pacing; the last epoch sees everything.
-    `UserError` for an epoch or a power out of range.
     """
-    if not 1 <= epoch <= epochs:
-        raise UserError(f"epoch {epoch} is not in 1..{epochs}")
-    if not (power >= 0 and math.isfinite(power)):
-        raise UserError(f"power: {power} is not a number of 0 or more")
     return math.floor((epoch / epochs) ** power * size + 1e-9)  # the summand undoes rounding just below a whole number
 
 

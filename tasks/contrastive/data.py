@@ -1,25 +1,99 @@
-"""What stage one reads: the rows that a command trains on, in the token cache, and scored pairs to evaluate on."""
+"""What stage one reads: the rows that a command trains on, and scored pairs to evaluate on.
+
+| `--sts-dev` | scored pairs for evaluation during training | used by |
+|---|---|---|
+| `stsb` | STS-B's own dev set, 1,500 pairs, in SentEval's layout | ConSERT (section 4.1), SimCSE, SBERT's scripts |
+| `course` | the course's dev set, 863 pairs of STS-B in the course's own split | |
+| `zh` | the Chinese dev sets that are there, of ATEC, BQ, LCQMC, PAWS-X and STS-B | EdaCSE's average, on dev sets |
+| a path | any file of scored pairs that `tasks.readers` reads | |
+"""
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from minbert import token_cache
-from minbert.errors import UserError
+from minbert.errors import UserError, suggestion
 from minbert.files import data_folder, data_path, expand_user, require_file, sha256_of
 from minbert.token_cache import Issue, ReaderReport, Row, TokenCache
 from minbert.tokenizer import Tokenizer
-from minbert.train import distributed
+from minbert.train import distributed, settings
 from minbert.train.run import InputFiles
-from minbert.train.settings import names_in
+from minbert.train.settings import flag, names_in
 from minbert.train.start import InitialEncoder
 from tasks import readers
-from tasks.contrastive import dev
-from tasks.contrastive.dev import DevSets
 from tasks.examples import Examples
 from tasks.manifests import manifests_behind
+from tasks.readers import chinese, kind_of, open_as, senteval, text_key, tokenised
+from tasks.readers.overlap import ScoredRows
+
+DEV_SETS = {
+    "stsb": (
+        "STS-B's own dev set (STS/STSBenchmark/sts-dev.csv or stsbenchmark/sts-dev.csv, as SentEval has it)",
+        "senteval",
+    ),
+    "course": ("the course's dev set (course/sts-dev.csv)", "course"),
+    "zh": (f"a dev file of {', '.join(chinese.FOLDERS)} (in zh/)", "chinese"),
+}
+"""Name in `--sts-dev` -> (description, the set of data/get_data.py that fetches it)."""
+SINGLE = "sts"
+"""The name of a single set in `DevSets.pairs`; the Chinese sets go by their own names."""
+
+
+@dataclass(frozen=True)
+class DevSets:
+    """The dev pairs of a run, by set. `name` is that of `--sts-dev`; `also_in` counts pairs by scored set."""
+
+    name: str
+    pairs: Mapping[str, Examples]
+    absent: tuple[str, ...] = ()
+    also_in: Mapping[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.pairs.values()))
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the only file, or the hash of all files' hashes."""
+        hashes = [examples.cache.sha256 for examples in self.pairs.values()]
+        if len(hashes) == 1:
+            return hashes[0]
+        return hashlib.sha256(" ".join(hashes).encode()).hexdigest()
+
+    @property
+    def description(self) -> str:
+        """The number of pairs, and their files, for display."""
+        if len(self.pairs) == 1:
+            (only,) = self.pairs.values()
+            text = f"{len(only):,} pairs of {only.cache.source}"
+            if self.name in DEV_SETS:
+                text += f" (--sts-dev {self.name})"
+            return text
+        sets = ", ".join(f"{name} {len(examples):,}" for name, examples in self.pairs.items())
+        return f"{len(self):,} pairs, by the mean over {sets} (--sts-dev {self.name})"
+
+    def manifest_entry(self) -> dict[str, Any]:
+        """For the manifest: the rows of each file, and how many pairs are also in scored sets."""
+        entry = {"name": self.name, "absent": list(self.absent), "also_in": dict(self.also_in)}
+        if len(self.pairs) == 1:
+            (only,) = self.pairs.values()
+            return only.cache.manifest_entry() | entry
+        by_set = {name: pairs.cache.manifest_entry() for name, pairs in self.pairs.items()}
+        return entry | {"kept": len(self)} | by_set
+
+
+@dataclass(frozen=True)
+class FileSettings(settings.FileSettings):
+    """Paths of the data. The hashes of the files identify a run, not their paths."""
+
+    sts_dev: str = flag(
+        "course",
+        "scored pairs for evaluation and selection: stsb = STS-B's own dev set in SentEval's layout; course = "
+        "course/sts-dev.csv; zh = the mean over the available Chinese dev sets; or a file",
+        metavar="NAME|FILE",
+    )
 
 
 class TrainingRows(NamedTuple):
@@ -46,30 +120,30 @@ class Data:
 
 
 def with_dev_pairs(
-    rows: TrainingRows, settings: Any, encoder: InitialEncoder, *, noun: str, form: str = "bi", unlabelled: bool = False
+    rows: TrainingRows, options: Any, encoder: InitialEncoder, *, noun: str, form: str = "bi", unlabelled: bool = False
 ) -> Data:
     """The training rows together with the dev pairs that `--sts-dev` names; warns about what a reader should know.
 
     noun: what the rows are called, such as "triplets".
     form: how a row is read, `bi` (each text by itself) or `cross` (a pair as one input).
     unlabelled: whether the rows are texts without labels, which may hold the texts of dev pairs.
-    Raises `UserError` if no row is usable, and as `dev.read` does.
+    Raises `UserError` if no row is usable, and as `read_dev_pairs` does.
     """
     train, entry = rows
     if not len(train):
         raise UserError(f"{train.cache.source}: no usable row")
-    limit = settings.data.limit
-    pairs = dev.read(settings.files, encoder.tokenizer, encoder.max_length, settings.data.limit_eval)
-    if settings.training.selects_by_dev:
-        pairs = replace(pairs, also_in=dev.count_in_scored_sets(pairs, data_path(settings.files.data)))
+    limit = options.data.limit
+    pairs = read_dev_pairs(options.files, encoder.tokenizer, encoder.max_length, options.data.limit_eval)
+    if options.training.selects_by_dev:
+        pairs = replace(pairs, also_in=count_in_scored_sets(pairs, data_path(options.files.data)))
     if limit > len(train):
         distributed.note(f"--limit {limit:,}: there are only {len(train):,} {noun}")
-    if comes_from_test_texts(settings.encoder.weights):
-        distributed.note(f"--weights {settings.encoder.weights}: come from a run on test sentences (transductive)")
+    if comes_from_test_texts(options.encoder.weights):
+        distributed.note(f"--weights {options.encoder.weights}: come from a run on test sentences (transductive)")
         entry["weights_transductive"] = True
     # labelled pairs and triplets are of other corpora; texts may be those of the dev pairs
     if unlabelled:
-        entry["dev_pairs_seen"] = dev.count_in_training(train, pairs)
+        entry["dev_pairs_seen"] = count_in_training(train, pairs)
     warn_about_dev(pairs)
     warn_about_rows(train, pairs, entry, form)
     return Data(train, pairs, {"train": entry, "sts_dev": pairs.manifest_entry()})
@@ -146,3 +220,137 @@ def training_files(names: str, data: str, *defaults: str) -> list[Path]:
     if names_in(names):
         return [require_file(expand_user(name)) for name in names_in(names)]
     return [readers.find_file(data_folder(data), "nli", defaults)]
+
+
+def find_dev_pairs(files: FileSettings) -> tuple[str, dict[str, Path]]:
+    """The name in `--sts-dev`, and the file of each of its sets.
+
+    Raises `UserError` for a set that is missing, with the alternatives, and for a header that cannot be used.
+    """
+    choice = files.sts_dev
+    name = choice.lower() if choice.lower() in DEV_SETS else choice
+    if name in DEV_SETS:
+        folder = data_folder(files.data)
+        paths = _dev_files(name, folder)
+        if not paths:
+            raise UserError(_missing(name, folder))
+    elif not expand_user(choice).exists():
+        near = suggestion(choice, DEV_SETS)
+        raise UserError(f"--sts-dev {choice}: no such file, and none of the sets {', '.join(DEV_SETS)}{near}")
+    else:
+        paths = {SINGLE: require_file(expand_user(choice), "--sts-dev")}
+    for path in paths.values():
+        kind_of(path, ("pair-score",), "dev")
+    return name, paths
+
+
+def read_dev_pairs(files: FileSettings, tokenizer: Tokenizer, length: int, limit: int = 0) -> DevSets:
+    """The pairs that `--sts-dev` names, the first `limit` of each set (0: all).
+
+    Raises `UserError` as `find_dev_pairs` does, and for what cannot be read.
+    """
+    name, paths = find_dev_pairs(files)
+    absent: tuple[str, ...] = ()
+    if name == "zh":
+        absent = tuple(corpus for corpus in chinese.FOLDERS if corpus not in paths)
+    if len(paths) == 1:
+        paths = {SINGLE: next(iter(paths.values()))}
+    pairs = {}
+    for dev_set, path in paths.items():
+        cache = tokenised(path, "pair-score", tokenizer, "dev")
+        if not len(cache):
+            raise UserError(f"{path}: no usable row")
+        if limit:
+            cache = cache.first(limit)
+        pairs[dev_set] = Examples(cache, tokenizer.cls, tokenizer.sep, length)
+    return DevSets(name, pairs, absent)
+
+
+def count_in_scored_sets(dev: DevSets, folder: Path) -> dict[str, int]:
+    """The number of dev pairs that each scored set of the data folder holds, in either order.
+
+    Texts are compared as in `tasks.readers.overlap`. The scored sets are the seven English ones and STS-B's dev set, or
+    for `zh` the five Chinese test sets. A set that cannot be read is left out with a warning.
+    """
+    dev_texts = []
+    for examples in dev.pairs.values():
+        dev_texts += [row.texts for row in examples.cache.rows()]
+    dev_pairs = ScoredRows({dev.name: dev_texts})
+    counts = {}
+    for name, paths in _scored_sets(folder, dev.name).items():
+        if not any(path.is_file() for path in paths):
+            continue
+        scored = []
+        try:
+            for path in paths:
+                scored += open_as(require_file(path), "pair-score").rows
+        except UserError as error:  # a damaged set does not keep an encoder from being trained
+            distributed.note(f"{error} (so it is not known how many dev pairs are also in {name})")
+            continue
+        numbers = dev_pairs.numbers_in_all(row.texts for row in scored)
+        counts[name] = dev_pairs.overlap(dev.name, numbers).same
+    return counts
+
+
+def count_in_training(train: Examples, dev: DevSets) -> int:
+    """The number of dev pairs whose texts are both training texts; warns about them."""
+    # a pair counts if both texts are known: one alone says nothing of their similarity
+    trained = {text_key(train.cache.text(row, 0)) for row in range(len(train))}
+    total = 0
+    for examples in dev.pairs.values():
+        count = 0
+        for row in examples.cache.rows():
+            count += trained.issuperset(map(text_key, row.texts))
+        if count:
+            share = f"{count:,} of {len(examples):,} pairs"
+            distributed.note(f"{examples.cache.source}: {share} are made of training texts (which hold no scores)")
+        total += count
+    return total
+
+
+def _scored_sets(folder: Path, dev_set: str) -> dict[str, list[Path]]:
+    """The files of the scored sets by the names that the STS suite shows; not all of them need exist."""
+    sets: dict[str, list[Path]] = {}
+    if dev_set == "zh":
+        for (corpus, split), path in chinese.files(folder).items():
+            if split == "test":
+                sets["zh-STS-B" if corpus == "STS-B" else corpus] = [path]
+        return sets
+    base = senteval.find_root(folder)
+    if base is None:
+        return sets
+    for corpus in (*senteval.STS, "SICK", "STS-B"):
+        sets["SICK-R" if corpus == "SICK" else corpus] = list(senteval.scored_files(base, corpus).values())
+    if dev_set != "stsb":
+        sets["STS-B dev"] = list(_dev_files("stsb", folder).values())
+    return sets
+
+
+def _dev_files(name: str, data: Path) -> dict[str, Path]:
+    """The existing files of a name of `DEV_SETS`, by set."""
+    if name == "zh":
+        return {corpus: path for (corpus, split), path in chinese.files(data).items() if split == "dev"}
+    candidates = [data / "course" / "sts-dev.csv", data / "sts-dev.csv"]
+    if name == "stsb":
+        base = senteval.find_root(data)
+        candidates = []
+        if base is not None:
+            candidates += senteval.scored_files(base, "STS-B", "dev").values()
+    existing = [path for path in candidates if path.is_file()]
+    return {SINGLE: existing[0]} if existing else {}
+
+
+def _missing(name: str, folder: Path) -> str:
+    """The message for a set of `DEV_SETS` that the folder does not hold."""
+    alternatives = []
+    for alternative in DEV_SETS:
+        if alternative == name:
+            continue
+        if _dev_files(alternative, folder):
+            alternative += " (which is there)"
+        alternatives.append(alternative)
+    needed, command = DEV_SETS[name]
+    return (
+        f"--sts-dev {name}: {folder} does not hold {needed}; python data/get_data.py {command} fetches the usual files "
+        f"into data/; or choose other pairs with --sts-dev: {', '.join(alternatives)}, or a file of scored pairs"
+    )

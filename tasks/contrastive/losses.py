@@ -20,7 +20,7 @@ def candidate_logits(anchor: Tensor, positive: Tensor, hard_negative: Tensor | N
     """
     sides = [anchor, positive] if hard_negative is None else [anchor, positive, hard_negative]
     _check_rows("anchor, positive and hard_negative", *sides)
-    return _cosines(anchor, torch.cat(sides[1:])) / _positive("temperature", temperature)
+    return _cosines(anchor, torch.cat(sides[1:])) / temperature
 
 
 def nt_xent(anchor: Tensor, positive: Tensor, hard_negative: Tensor | None, temperature: float) -> Tensor:
@@ -70,7 +70,7 @@ def view_logits(first: Tensor, second: Tensor, temperature: float) -> Tensor:
     """
     _check_rows("the two views", first, second)
     views = torch.cat([first, second])
-    logits = _cosines(views, torch.cat([second, first])) / _positive("temperature", temperature)
+    logits = _cosines(views, torch.cat([second, first])) / temperature
     itself = torch.eye(len(views), dtype=torch.bool, device=views.device).roll(len(first), 1)
     return logits.masked_fill(itself, -torch.inf)
 
@@ -84,7 +84,7 @@ def margin_contrastive(u: Tensor, v: Tensor, similar: Tensor, margin: float) -> 
     """
     _check_rows("u and v", u, v)
     distance = _distance(u, v, "euclidean")
-    shortfall = F.relu(_positive("margin", margin) - distance)
+    shortfall = F.relu(margin - distance)
     return torch.where(similar, distance, shortfall).square().mean() / 2
 
 
@@ -95,7 +95,7 @@ def triplet(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float, d
     """
     _check_rows("anchor, positive and negative", anchor, positive, negative)
     gap = _distance(anchor, positive, distance) - _distance(anchor, negative, distance)
-    return F.relu(gap + _positive("margin", margin)).mean()
+    return F.relu(gap + margin).mean()
 
 
 def softmax_features(u: Tensor, v: Tensor) -> Tensor:
@@ -120,12 +120,6 @@ def _distance(x: Tensor, y: Tensor, kind: str) -> Tensor:
     if kind == "euclidean":
         return torch.linalg.vector_norm(x - y, dim=1)
     return 1 - (F.normalize(x, dim=1) * F.normalize(y, dim=1)).sum(1)
-
-
-def _positive(name: str, value: float) -> float:
-    if not value > 0:
-        raise UserError(f"{name}: {value} is not above 0")
-    return value
 
 
 def _check_rows(names: str, *tensors: Tensor) -> None:

@@ -23,14 +23,29 @@ from minbert.token_cache import Issue, Row
 from minbert.train import cli, distributed, plan, start
 from minbert.train.loop import StepContext
 from minbert.train.plan import PlannedBatch
-from minbert.train.settings import Settings, flag, parse
+from minbert.train.settings import DataSettings, Settings, flag, parse
 from minbert.train.start import InitialEncoder, OpenRun
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files
-from tasks.contrastive import dev, losses, settings
+from tasks.contrastive import losses
 from tasks.contrastive.curriculum import shuffled_plan
-from tasks.contrastive.data import TrainingRows, cache_rows, training_files, with_dev_pairs
-from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep, Inputs, Metrics
-from tasks.contrastive.training import fit_and_save
+from tasks.contrastive.data import (
+    FileSettings,
+    TrainingRows,
+    cache_rows,
+    find_dev_pairs,
+    training_files,
+    with_dev_pairs,
+)
+from tasks.contrastive.step import (
+    ContrastiveModel,
+    ContrastiveTrainStep,
+    EncoderSettings,
+    Inputs,
+    Metrics,
+    RunSettings,
+    TrainingSettings,
+    fit_and_save,
+)
 from tasks.examples import Examples
 from tasks.presets import PRESETS
 from tasks.readers import kind_of, open_as, senteval, text_key
@@ -50,7 +65,7 @@ class LossSettings:
 
 
 @dataclass(frozen=True)
-class NliFileSettings(settings.FileSettings):
+class NliFileSettings(FileSettings):
     """Paths of the data. The hashes of the files identify a run, not their paths."""
 
     nli_pairs: str = flag(
@@ -61,7 +76,7 @@ class NliFileSettings(settings.FileSettings):
 
 
 @dataclass(frozen=True)
-class FileSettings(NliFileSettings):
+class PhraseFileSettings(NliFileSettings):
     """Paths of the data. The hashes of the files identify a run, not their paths."""
 
     phrases: str = flag(
@@ -76,13 +91,13 @@ class FileSettings(NliFileSettings):
 class NliSettings(Settings):
     """All settings of this command."""
 
-    encoder: settings.EncoderSettings
-    data: settings.DataSettings
+    encoder: EncoderSettings
+    data: DataSettings
     loss: LossSettings
     synonyms: SynonymSettings
-    training: settings.TrainingSettings
-    files: FileSettings
-    run: settings.RunSettings
+    training: TrainingSettings
+    files: PhraseFileSettings
+    run: RunSettings
 
     def __post_init__(self) -> None:
         if self.encoder.projection != "none":
@@ -165,7 +180,7 @@ def find_pairs(files: NliFileSettings) -> list[Path]:
     return paths
 
 
-def find_phrases(files: FileSettings) -> list[Path]:
+def find_phrases(files: PhraseFileSettings) -> list[Path]:
     """The file of `--phrases`, if it is given. Raises `UserError` if it is missing or has another header."""
     if not files.phrases:
         return []
@@ -258,7 +273,7 @@ def train(run: OpenRun[NliSettings]) -> None:
     # read the pairs
     pairs = find_pairs(options.files)
     phrases = find_phrases(options.files)
-    dev.find_dev_pairs(options.files)
+    find_dev_pairs(options.files)
     resources = synonym_files(options.synonyms, options.files.data)
     initial = start.load_initial_encoder(options.encoder, run.device)
     rows_read = read_pairs(pairs, phrases, options.files.data, initial)
@@ -271,22 +286,9 @@ def train(run: OpenRun[NliSettings]) -> None:
     classes = len(NLI_CLASSES) + (len(POLARITIES) if phrases else 0)
     vectors_read = 1 if cross else 3
     model = ContrastiveModel(initial.model, initial.pooler, seed=training.seed, classifier=(vectors_read, classes))
-    augment = synonym_augmentation(
-        options.synonyms,
-        training,
-        {"nli": data.train},
-        initial.tokenizer,
-        data=options.files.data,
-        run=run.folder.path,
-    )
-    start.begin_run(
-        run,
-        initial,
-        {**data.inputs, **resources},
-        data=data.entry,
-        plan=plan.describe(steps),
-        training_rows={"nli": len(rows)},
-    )
+    augment = synonym_augmentation(options, {"nli": data.train}, initial.tokenizer, run.folder.path)
+    inputs = {**data.inputs, **resources}
+    start.begin_run(run, initial, inputs, data=data.entry, plan=plan.describe(steps), training_rows={"nli": len(rows)})
     train_step = CrossTrainStep if cross else SoftmaxTrainStep
     # a cross-encoder has trained no vectors of sentences: stage two reads them by the weights it started from
     next_flags = ["--preset", "best", "--sentence-encoder", options.encoder.weights] if cross else []

@@ -7,7 +7,7 @@ python -m tasks.contrastive.simcse --preset edacse-bert
 import math
 import sys
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor
 
@@ -18,12 +18,19 @@ from minbert.train.settings import Settings, flag, names_in, parse, require_rang
 from minbert.train.start import OpenRun
 from tasks.augment.punctuation import Punctuation
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files
-from tasks.contrastive import corpora, dev, losses, settings
+from tasks.contrastive import corpora, losses
 from tasks.contrastive.curriculum import shuffled_plan
-from tasks.contrastive.data import with_dev_pairs
-from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep, Metrics
-from tasks.contrastive.training import fit_and_save
-from tasks.examples import Augmentation
+from tasks.contrastive.data import FileSettings, find_dev_pairs, with_dev_pairs
+from tasks.contrastive.step import (
+    ContrastiveModel,
+    ContrastiveTrainStep,
+    EncoderSettings,
+    Metrics,
+    RunSettings,
+    TrainingSettings,
+    fit_and_save,
+    require_negatives,
+)
 from tasks.presets import PRESETS
 
 
@@ -51,24 +58,19 @@ class LossSettings:
 
 
 @dataclass(frozen=True)
-class DataSettings(corpora.TextSettings, settings.DataSettings):
-    """The texts to train on."""
-
-
-@dataclass(frozen=True)
 class SimcseSettings(Settings):
     """All settings of this command."""
 
-    encoder: settings.EncoderSettings
-    data: DataSettings
+    encoder: EncoderSettings
+    data: corpora.TextSettings
     loss: LossSettings
     synonyms: SynonymSettings
-    training: settings.TrainingSettings
-    files: settings.FileSettings
-    run: settings.RunSettings
+    training: TrainingSettings
+    files: FileSettings
+    run: RunSettings
 
     def __post_init__(self) -> None:
-        settings.require_negatives(self.training)
+        require_negatives(self.training)
         if self.loss.marks_most and self.synonyms.used:
             raise UserError("--synonyms and --marks-most exclude each other: both rewrite a text")
 
@@ -119,7 +121,7 @@ def train(run: OpenRun[SimcseSettings]) -> None:
 
     # read the texts
     corpora.find_texts(names_in(options.data.texts), options.files.data)
-    dev.find_dev_pairs(options.files)
+    find_dev_pairs(options.files)
     resources = synonym_files(options.synonyms, options.files.data)
     initial = start.load_initial_encoder(options.encoder, run.device)
     rows_read = corpora.read_texts(options.data, options, initial)
@@ -130,23 +132,11 @@ def train(run: OpenRun[SimcseSettings]) -> None:
     # train on them
     pooler = "pooler" if options.encoder.projection == "kept" else initial.pooler
     model = ContrastiveModel(initial.model, pooler, seed=training.seed, projection=options.encoder.projection)
-    augment: Augmentation[Any]
+    augment = synonym_augmentation(options, {"nli": data.train}, initial.tokenizer, run.folder.path)
     if options.loss.marks_most:
         augment = Punctuation(initial.tokenizer, training.seed, options.loss.marks_most, options.loss.marks)
-    else:
-        sets = {"nli": data.train}
-        folder = run.folder.path
-        augment = synonym_augmentation(
-            options.synonyms, training, sets, initial.tokenizer, data=options.files.data, run=folder
-        )
-    start.begin_run(
-        run,
-        initial,
-        {**data.inputs, **resources},
-        data=data.entry,
-        plan=plan.describe(steps),
-        training_rows={"nli": len(rows)},
-    )
+    inputs = {**data.inputs, **resources}
+    start.begin_run(run, initial, inputs, data=data.entry, plan=plan.describe(steps), training_rows={"nli": len(rows)})
     config = initial.model.config
     if not (config.hidden_dropout_prob or config.attention_probs_dropout_prob):
         distributed.note("the encoder has no dropout, so both passes of a text are the same (--encoder-dropout)")

@@ -17,8 +17,8 @@ from data.check import read_files
 from tasks.augment import wordnet
 from tasks.augment.wordnet import TAGGER, WORDNET, WordNet
 from tasks.benchmarks import sets, transfer
-from tasks.contrastive import corpora, dev, nli, triplets
-from tasks.contrastive.nli import FileSettings
+from tasks.contrastive import corpora, data, nli, triplets
+from tasks.contrastive.nli import PhraseFileSettings
 from tasks.presets import PRESETS
 from tasks.readers import senteval
 
@@ -58,8 +58,8 @@ PRESETS_OF_STAGE_ONE = [
 @pytest.mark.parametrize(("command", "preset"), PRESETS_OF_STAGE_ONE)
 def test_presets_find_their_files(command: str, preset: str) -> None:
     values = PRESETS[command][preset].values
-    files = FileSettings(data=str(SAMPLE), sts_dev=values["sts_dev"], phrases=values.get("phrases", ""))
-    assert dev.find_dev_pairs(files)
+    files = PhraseFileSettings(data=str(SAMPLE), sts_dev=values["sts_dev"], phrases=values.get("phrases", ""))
+    assert data.find_dev_pairs(files)
     if "texts" in values:
         assert corpora.find_texts([values["texts"]], str(SAMPLE)).files
     elif "objective" in values:

@@ -21,7 +21,6 @@ import torch.fx.experimental.symbolic_shapes  # noqa: F401  (torch imports it, a
 
 import minbert.train.start  # noqa: F401
 import tasks.contrastive.step
-import tasks.contrastive.training
 import tasks.registry  # noqa: F401
 from minbert.optimizer import AdamW
 from minbert.train import cli, loop, run

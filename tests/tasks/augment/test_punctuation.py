@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 from tokenizers.normalizers import BertNormalizer
 
-from tasks.augment.punctuation import MARKS, Change, insert, insertion_points, insertions
+from tasks.augment.punctuation import MARKS, insert, insertion_points, insertions
 
 ENGLISH = "the ferry leaves at noon"
 CHINESE = "渡船中午离开"
@@ -20,11 +20,11 @@ characters = st.characters(exclude_categories=["Cs"], max_codepoint=0x2B81F)
 texts = st.one_of(st.text(characters, max_size=30), st.text(alphabet="ab c，渡船中，.", max_size=30))
 
 
-def without(text: str, changes: list[Change]) -> str:
+def without(text: str, pairs: list[tuple[int, str]]) -> str:
     """The text with the marks taken out again, from behind: each stands at its offset plus those before it."""
-    for number, change in reversed(list(enumerate(changes))):
-        at = change.start + number
-        assert text[at] == change.new
+    for number, (offset, mark) in reversed(list(enumerate(pairs))):
+        at = offset + number
+        assert text[at] == mark
         text = text[:at] + text[at + 1 :]
     return text
 
@@ -32,12 +32,13 @@ def without(text: str, changes: list[Change]) -> str:
 @given(texts, st.integers(1, 7), st.sampled_from(sorted(MARKS)), st.integers(0, 2**40), st.integers(0, 9))
 def test_without_marks_it_is_the_original(text: str, most: int, marks: str, key: int, epoch: int) -> None:
     counter = {"seed": 3, "epoch": epoch, "key": key, "most": most, "marks": marks}
-    changes, changed = insertions(text, **counter), insert(text, **counter)
-    assert 1 <= len(changes) <= most and len(changed) == len(text) + len(changes)
-    for change in changes:
-        assert change.new in MARKS[marks]
-        assert change.start == change.end in insertion_points(text)
-    assert without(changed, changes) == text
+    pairs = insertions(text, **counter)
+    changed = insert(text, **counter)
+    assert 1 <= len(pairs) <= most and len(changed) == len(text) + len(pairs)
+    for offset, mark in pairs:
+        assert mark in MARKS[marks]
+        assert offset in insertion_points(text)
+    assert without(changed, pairs) == text
 
 
 # As in BERT's tokenizer, except that the library leaves out the first 256 characters of extension E.
@@ -66,8 +67,7 @@ def test_number_of_marks_is_uniform(most: int) -> None:
 def test_offsets_and_marks_are_uniform(text: str, marks: str) -> None:
     pairs: Counter[tuple[int, str]] = Counter()
     for key in range(2000):
-        changes = insertions(text, seed=4, epoch=1, key=key, most=3, marks=marks)
-        pairs.update((change.start, change.new) for change in changes)
+        pairs.update(insertions(text, seed=4, epoch=1, key=key, most=3, marks=marks))
     assert set(pairs) == {(point, mark) for point in insertion_points(text) for mark in MARKS[marks]}
     assert chisquare(list(pairs.values())).pvalue > 1e-3
 

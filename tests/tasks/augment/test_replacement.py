@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from tasks.augment.punctuation import splice
-from tasks.augment.synonyms import replace_adjectives, replace_words
+from tasks.augment.synonyms import replace_adjectives, replace_words, splice
 from tasks.augment.wordnet import KINDS, Tagged, WordNet, tag
 
 SYNSETS = (

@@ -6,6 +6,7 @@ python -m pytest --import-mode=importlib tests/tasks/augment/test_synonyms.py
 import csv
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 from minbert import UserError
 from minbert.tokenizer import Tokenizer
 from minbert.train.plan import PlannedBatch
-from minbert.train.settings import TrainingSettings
+from minbert.train.settings import FileSettings, TrainingSettings
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation
 from tasks.examples import Examples, unchanged
 from tasks.sampling import plan as sampling_plan
@@ -54,8 +55,9 @@ def augmentation(tokenizer: Tokenizer, tmp_path: Path) -> Make:
     def make(method: str, sets: Any, p: float = 1.0, *, seed: int = 11711, epochs: int = 10, grow: bool = False) -> Any:
         settings = SynonymSettings(synonyms=method, synonyms_p=p, synonyms_grow=grow)  # type: ignore[arg-type]
         training = TrainingSettings(seed=seed, epochs=epochs)
+        options = SimpleNamespace(synonyms=settings, training=training, files=FileSettings())
         sets = sets if isinstance(sets, dict) else {"nli": sets}
-        return synonym_augmentation(settings, training, sets, tokenizer, data="", run=tmp_path)
+        return synonym_augmentation(options, sets, tokenizer, tmp_path)
 
     return make
 

@@ -20,8 +20,8 @@ from minbert.train.start import InitialEncoder
 from tasks.contrastive.data import TrainingRows
 from tasks.contrastive.nli import (
     CrossTrainStep,
-    FileSettings,
     NliFileSettings,
+    PhraseFileSettings,
     SoftmaxTrainStep,
     find_pairs,
     find_phrases,
@@ -94,13 +94,13 @@ def test_cross_equals_transformers(bert: BertModel, tiny: Path, examples_of: Cal
     assert metrics["accuracy"].item() == right / len(ROWS)
 
 
-def read(files: FileSettings, initial: InitialEncoder) -> TrainingRows:
+def read(files: PhraseFileSettings, initial: InitialEncoder) -> TrainingRows:
     return read_pairs(find_pairs(files), find_phrases(files), files.data, initial)
 
 
 def test_pairs_without_label_are_listed(initial: InitialEncoder, tmp_path: Path) -> None:
     path = write_pairs(tmp_path / "pairs.tsv", PAIRS)
-    examples, entry = read(FileSettings(nli_pairs=str(path)), initial)
+    examples, entry = read(PhraseFileSettings(nli_pairs=str(path)), initial)
     assert texts_of(examples) == [row[:2] for row in PAIRS if row[2] != "-"]
     assert examples.labels.tolist() == [0, 1, 2]
     assert entry["skipped"] == [{"line": 3, "why": "no gold label"}]
@@ -110,9 +110,9 @@ def test_pairs_without_label_are_listed(initial: InitialEncoder, tmp_path: Path)
 def test_phrases_are_two_further_classes(initial: InitialEncoder, tmp_path: Path) -> None:
     pairs = str(write_pairs(tmp_path / "pairs.tsv", PAIRS))
     phrases = write(tmp_path / "SST/binary/sentiment-train", "a fine film \t1\n \t0\ndull\t0\n")
-    alone, _ = read(FileSettings(nli_pairs=pairs), initial)
+    alone, _ = read(PhraseFileSettings(nli_pairs=pairs), initial)
     for name in (str(phrases), "sst"):
-        examples, entry = read(FileSettings(nli_pairs=pairs, phrases=name, data=str(tmp_path)), initial)
+        examples, entry = read(PhraseFileSettings(nli_pairs=pairs, phrases=name, data=str(tmp_path)), initial)
         assert texts_of(examples) == [*texts_of(alone), ("a fine film", ""), ("dull", "")]
         assert examples.labels.tolist() == [*alone.labels.tolist(), 4.0, 3.0]
         assert [file["file"] for file in entry["files"]] == [pairs, str(phrases)]
@@ -120,10 +120,10 @@ def test_phrases_are_two_further_classes(initial: InitialEncoder, tmp_path: Path
         assert entry["read"] == entry["kept"] + len(entry["skipped"]) == len(PAIRS) + 3
         assert examples.cache.sha256 != alone.cache.sha256
     with pytest.raises(UserError, match="sentiment-trains: no such file"):
-        find_phrases(FileSettings(phrases=f"{phrases}s"))
+        find_phrases(PhraseFileSettings(phrases=f"{phrases}s"))
     write(phrases, "a fine film\t2\n")
     with pytest.raises(UserError, match="sentiment-train:1: label: '2'"):
-        read(FileSettings(nli_pairs=pairs, phrases=str(phrases)), initial)
+        read(PhraseFileSettings(nli_pairs=pairs, phrases=str(phrases)), initial)
 
 
 def test_phrases_of_scored_sets_are_skipped(
@@ -134,7 +134,7 @@ def test_phrases_of_scored_sets_are_skipped(
     write(tmp_path / "SST/binary/sentiment-train", "a fine film \t1\nDull , and long .\t0\nthe end\t0\n")
     write(tmp_path / "course/ids-sst-dev.csv", "\tid\tsentence\tsentiment\n0\ta\t Dull and long\t1\n")
     test_set = write(tmp_path / "ids-sst-test-student.csv", "0\t\tid\tsentence\n1\t0\tb\t The end .\n")
-    files = FileSettings(nli_pairs=pairs, data=str(tmp_path), phrases="sst")
+    files = PhraseFileSettings(nli_pairs=pairs, data=str(tmp_path), phrases="sst")
     examples, entry = read(files, initial)
     assert texts_of(examples)[-1] == ("a fine film", "")
     assert entry["skipped"][-2:] == [

@@ -1,7 +1,7 @@
 """Guards: which pairs a name of `--sts-dev` means, what helps where they are missing, which scored sets hold them.
 
-python -m pytest --import-mode=importlib tests/tasks/contrastive/test_dev.py
-DATA_DIR=... python -m pytest --import-mode=importlib tests/tasks/contrastive/test_dev.py -m realdata
+python -m pytest --import-mode=importlib tests/tasks/contrastive/test_data.py
+DATA_DIR=... python -m pytest --import-mode=importlib tests/tasks/contrastive/test_data.py -m realdata
 """
 
 import shutil
@@ -13,9 +13,7 @@ import pytest
 from minbert import UserError
 from minbert.files import sha256_of
 from minbert.tokenizer import Tokenizer
-from tasks.contrastive import dev as devs
-from tasks.contrastive.dev import DevSets
-from tasks.contrastive.settings import FileSettings
+from tasks.contrastive.data import DevSets, FileSettings, count_in_scored_sets, read_dev_pairs
 from tests.tasks.contrastive.conftest import texts_of, write
 
 Read = Callable[..., DevSets]
@@ -27,7 +25,7 @@ def read(tiny: Path, corpora: Path) -> Read:
     """A function that reads what `--sts-dev` names in a data folder."""
 
     def read_dev(name: str, data: Path = corpora) -> DevSets:
-        return devs.read(FileSettings(sts_dev=name, data=str(data)), Tokenizer.load(tiny), 32)
+        return read_dev_pairs(FileSettings(sts_dev=name, data=str(data)), Tokenizer.load(tiny), 32)
 
     return read_dev
 
@@ -94,22 +92,22 @@ def test_pairs_in_scored_sets_are_counted(read: Read, corpora: Path, capsys: pyt
     write(file, "sentence1\tsentence2\tscore\n" + "".join(f"{row}\t{n}\n" for n, row in enumerate(rows)))
     subset = corpora / "downstream/STS/STS12-en-test/STS.input.MSRpar.txt"
     write(subset, "A MSRpar tap.\tThe MSRpar tap.\nA cup.\tA cup.\n")
-    counts = devs.count_in_scored_sets(read(str(file)), corpora)
+    counts = count_in_scored_sets(read(str(file)), corpora)
     assert {name: count for name, count in counts.items() if count} == {"STS12": 1, "STS-B": 1, "STS-B dev": 1}
     assert counts.keys() == {"STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "STS-B dev"}
-    assert "STS-B dev" not in devs.count_in_scored_sets(read("stsb"), corpora)
+    assert "STS-B dev" not in count_in_scored_sets(read("stsb"), corpora)
     shutil.rmtree(corpora / "downstream/STS/STS13-en-test")
-    assert "STS13" not in devs.count_in_scored_sets(read(str(file)), corpora)
-    assert devs.count_in_scored_sets(read(str(file)), corpora / "nowhere") == {}
+    assert "STS13" not in count_in_scored_sets(read(str(file)), corpora)
+    assert count_in_scored_sets(read(str(file)), corpora / "nowhere") == {}
     assert not capsys.readouterr().err, "sets that are not there are no defect"
     subset.unlink()
-    assert "STS12" not in devs.count_in_scored_sets(read(str(file)), corpora)
+    assert "STS12" not in count_in_scored_sets(read(str(file)), corpora)
     assert f"note: {subset}: no such file" in capsys.readouterr().err
 
 
 @pytest.mark.realdata
 def test_course_dev_overlaps_scored_sets(real_data: Path, tiny: Path) -> None:
-    course = devs.read(FileSettings(sts_dev="course"), Tokenizer.load(tiny), 32)
+    course = read_dev_pairs(FileSettings(sts_dev="course"), Tokenizer.load(tiny), 32)
     expected = {"STS12": 153, "STS13": 66, "STS14": 232, "STS15": 186, "STS16": 57, "STS-B": 148, "STS-B dev": 149}
-    counts = devs.count_in_scored_sets(course, real_data)
+    counts = count_in_scored_sets(course, real_data)
     assert len(course) == 863 and {name: counts[name] for name in expected} == expected
