@@ -41,17 +41,16 @@ def steps(parent: Path) -> list[int]:
 
 
 def save(parent: Path, step: int, model: nn.Module, optimizer: AdamW, state: dict[str, Any]) -> None:
-    """Write the checkpoint of `step`: the model, the optimizer's state by parameter name, and the loop's state.
-
-    Raises `FileNotFoundError` if `parent` is gone, so that a run folder that was removed does not come back.
-    """
-    if not parent.is_dir():
-        raise FileNotFoundError(2, "No such file or directory", str(parent))
+    """Write the checkpoint of `step`: the model, the optimizer's state by parameter name, and the loop's state."""
+    counts = {}  # of the updates of each parameter that has had one
+    for name, parameter in model.named_parameters():
+        if updated := optimizer.state.get(parameter):
+            counts[name] = int(updated["step"])
     with new_folder(folder_of(parent, step)) as folder:
         weights.write(folder / _MODEL, model.state_dict())
         weights.write(folder / _OPTIMIZER, _optimizer_tensors(model, optimizer))
         hashes = {name: sha256_of(folder / name) for name in (_MODEL, _OPTIMIZER)}
-        _write_state(folder, {"step": step, "state": state, "counts": _update_counts(model, optimizer)}, hashes)
+        _write_state(folder, {"step": step, "state": state, "counts": counts}, hashes)
 
 
 def load(parent: Path, step: int, model: nn.Module, optimizer: AdamW | None = None) -> None:
@@ -173,15 +172,6 @@ def not_finite(model: nn.Module, optimizer: AdamW) -> str | None:
         if not is_finite:
             return name
     return None
-
-
-def _update_counts(model: nn.Module, optimizer: AdamW) -> dict[str, int]:
-    """The number of updates of each parameter that has had one."""
-    counts = {}
-    for name, parameter in model.named_parameters():
-        if state := optimizer.state.get(parameter):
-            counts[name] = int(state["step"])
-    return counts
 
 
 def _optimizer_tensors(model: nn.Module, optimizer: AdamW) -> dict[str, Tensor]:

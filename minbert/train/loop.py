@@ -8,7 +8,7 @@ the same bits as an uninterrupted one.
 import math
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -156,7 +156,7 @@ def fit(
 
     pending: list[LoggedStep] = []  # steps whose scalars have not been read from the device
     progress = Progress(plan, state.step, tasks, keeps_best=training.keep == BEST)
-    with stop_on_signal() as stop, progress:
+    with stop_on_signal() as stop, closing(progress):
         model.train()
         while not state.finished:
             # once in a while: evaluate the step that was just saved. This comes first, so that a run that is stopped or
@@ -180,7 +180,10 @@ def fit(
                 raise UserError(f"step {state.step + 1}: the GPU's memory is too small; {_LESS_MEMORY}") from error
             distributed.sum_gradients(parameters, device)
             scaler.unscale_(optimizer)
-            metrics["gradient_norm"] = _clip(parameters, training.clip)
+            norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+            if training.clip:
+                torch.nn.utils.clip_grads_with_norm_(parameters, training.clip, norm)
+            metrics["gradient_norm"] = norm
             factor = lr_factor(training.lr_schedule, state.step, plan.total, warmup)
             rate = training.lr * factor
             for group in optimizer.param_groups:
@@ -295,14 +298,6 @@ def _evaluate(
         **{name: finite_or_none(value) for name, value in metrics.items()},
         "seconds": seconds,
     }
-
-
-def _clip(parameters: list[nn.Parameter], limit: float) -> Tensor:
-    """The norm of the gradients, which are scaled down to `limit` unless it is 0."""
-    norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
-    if limit:
-        torch.nn.utils.clip_grads_with_norm_(parameters, limit, norm)
-    return norm
 
 
 def _update_scale(scaler: torch.amp.GradScaler, metrics: dict[str, Tensor], state: LoopState) -> None:

@@ -61,10 +61,19 @@ class Progress:
         self._keeps_best = keeps_best
         self._means: dict[str, float] = {}  # the latest of each task
         self._score = ""
-        self._bar: _Bar | None = None
         first_rank = distributed.rank() == 0
         self._prints_lines = first_rank and not _can_redraw(sys.stdout)
-        self._shows_bar = first_rank and not self._prints_lines
+        self._bar: _Bar | None = None
+        if first_rank and not self._prints_lines:
+            self._bar = _Bar(
+                total=plan.total,
+                initial=done,
+                desc=self._epoch,
+                file=sys.stdout,
+                dynamic_ncols=True,
+                leave=False,
+                unit="step",
+            )
         now = time.perf_counter()
         self._begun = now
         self._last_line = now
@@ -72,20 +81,8 @@ class Progress:
         self._started = now
         self._examples = 0
 
-    def __enter__(self) -> "Progress":
-        if self._shows_bar:
-            self._bar = _Bar(
-                total=self._plan.total,
-                initial=self._step,
-                desc=self._epoch,
-                file=sys.stdout,
-                dynamic_ncols=True,
-                leave=False,
-                unit="step",
-            )
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.close()
 
@@ -109,10 +106,14 @@ class Progress:
             self._bar.set_postfix_str(f"{self._format_losses(self._means)}  {self._score}".rstrip())
         elif self._prints_lines and (line or self.due):
             step = f"step {self._step:,}/{self._plan.total:,}"
-            speed = self._examples / (time.perf_counter() - self._started)
             losses = self._format_losses(means)
-            say(f"epoch {self._epoch}  {step}  {losses}  lr {rate:.3g}  {speed:.0f} examples/s  {self._left} left")
-            self._last_line = time.perf_counter()
+            now = time.perf_counter()
+            speed = self._examples / (now - self._started)
+            # the time left includes the coming evaluations, at the mean over all of this run's time so far
+            seconds_a_step = (now - self._begun) / (self._step - self._first)
+            left = tqdm.format_interval(seconds_a_step * (self._plan.total - self._step))
+            say(f"epoch {self._epoch}  {step}  {losses}  lr {rate:.3g}  {speed:.0f} examples/s  {left} left")
+            self._last_line = now
 
     def times(self) -> dict[str, float]:
         """Seconds and speed since the last call or evaluation, for the metrics."""
@@ -142,13 +143,6 @@ class Progress:
         """The epoch of the latest step, and the number of epochs."""
         latest = max(self._step - 1, 0)
         return f"{self._plan.epoch_of(latest) + 1}/{len(self._plan.lengths)}"
-
-    @property
-    def _left(self) -> str:
-        """Time left at the mean speed so far, evaluations included, as 1:02:03."""
-        seconds_a_step = (time.perf_counter() - self._begun) / (self._step - self._first)
-        left: str = tqdm.format_interval(seconds_a_step * (self._plan.total - self._step))
-        return left
 
     def _format_losses(self, means: Mapping[str, float]) -> str:
         """For example `loss quora 0.612 sst 1.203`, or `loss 2.031  accuracy 0.400` for one task."""

@@ -10,6 +10,7 @@ import dataclasses
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, NoReturn, Self, TypeVar, get_type_hints
@@ -131,16 +132,6 @@ class TrainingSettings:
         """Whether the dev sets choose the weights that are kept, or when training stops."""
         return self.keep == "best" or self.patience > 0
 
-    @property
-    def selection(self) -> dict[str, Any]:
-        """For the manifest: the weights to keep, the metric, and whether dev sets choose them."""
-        return {
-            "keep": self.keep,
-            "metric": self.metric,
-            "patience": self.patience,
-            "by_dev_pairs": self.selects_by_dev,
-        }
-
 
 @dataclass(frozen=True)
 class FileSettings:
@@ -184,9 +175,7 @@ class Settings:
         for name, group in cls.groups().items():
             values = {item.name: flat.pop(item.name) for item in fields(group) if item.name in flat}
             arguments[name] = group(**values)
-        if flat:
-            unknown = next(iter(flat))
-            raise UserError(f"{unknown}: no such setting{suggestion(unknown, flags_of(cls))}")
+        assert not flat, f"no such settings: {flat}"
         return cls(**arguments)
 
     def changed(self, **flat: Any) -> Self:
@@ -272,7 +261,7 @@ class _Parser(HfArgumentParser):
             usage="%(prog)s [--preset NAME] [flags]",
             description=description,
             allow_abbrev=False,
-            formatter_class=_HelpFormatter,
+            formatter_class=partial(_HelpFormatter, max_help_position=30, width=118),
         )
         self.add_argument("--preset", metavar="NAME", help="a named set of settings")
         self.add_argument("--config", metavar="FILE.toml", help="settings in a file: they override the preset's")
@@ -300,9 +289,6 @@ class _Parser(HfArgumentParser):
 
 class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
     """Shows the default of every flag that has one."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=30, width=118)
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         if action.default is None or action.default is False or action.default == "":

@@ -125,6 +125,7 @@ def begin_run(run: OpenRun[Any], encoder: InitialEncoder, inputs: InputFiles, **
     depends on it. Raises `UserError` if the run's folder was started with other settings or data.
     """
     settings = run.settings
+    training = settings.training
     files = {f"data {name}": source for name, source in inputs.items()}
     files["weights sha256"] = encoder.folder, encoder.sha256
     files["vocabulary sha256"] = encoder.folder, encoder.tokenizer.fingerprint
@@ -153,7 +154,12 @@ def begin_run(run: OpenRun[Any], encoder: InitialEncoder, inputs: InputFiles, **
         "precision": run.precision,
         "environment": environment(run.device),
         "variables": variables,
-        "selection": settings.training.selection,
+        "selection": {
+            "keep": training.keep,
+            "metric": training.metric,
+            "patience": training.patience,
+            "by_dev_pairs": training.selects_by_dev,
+        },
         **{name: section for name, section in sections.items() if section is not None},
     }
     changed = run.folder.start_session(manifest)
