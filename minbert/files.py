@@ -1,7 +1,7 @@
 """Files: atomic writes, JSON, and a cache of results computed from files.
 
 A file or folder is written under a temporary name, synced, then renamed. The cache has one safetensors file per key:
-arrays, the key itself and a JSON record.
+arrays, the key itself, a JSON record and a checksum.
 """
 
 import errno
@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import tomllib
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,26 +50,32 @@ def data_folder(name: str) -> Path:
 
 
 def require_file(path: Path, flag: str = "") -> Path:
-    """Return `path` if it is a file. Raises `UserError` otherwise; the message begins with `flag`."""
-    if not path.is_file():
-        problem = "is a folder, not a file" if path.is_dir() else "no such file"
-        raise UserError(f"{flag} {path}: {problem}".lstrip())
-    return path
+    """Return `path` if it is a regular file. Raises `UserError` otherwise; the message begins with `flag`."""
+    if path.is_file():
+        return path
+    problem = "no such file"
+    if path.is_dir():
+        problem = "is a folder, not a file"
+    elif path.exists():  # such as a pipe, whose reader would wait for a writer
+        problem = "is not a regular file"
+    raise UserError(f"{flag} {path}: {problem}".lstrip())
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The content of a TOML file. Raises `UserError` if it cannot be read."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(require_file(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
+    except UserError:
+        raise
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not a TOML file: {error}") from error
 
 
 def sha256_of(path: Path) -> str:
-    """Hex SHA-256 of a file's bytes."""
-    with open(path, "rb") as file:
+    """Hex SHA-256 of a file's bytes. Raises `UserError` if it is not a regular file."""
+    with open(require_file(path), "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -94,8 +101,18 @@ def make_folder(path: Path) -> None:
 
 
 def _temporary(path: Path, ending: str = "tmp") -> Path:
-    """A name in the folder of `path` that matches `TEMPORARY`; only within a file system is a rename atomic."""
-    return path.with_name(f".{path.name}.minbert-{os.getpid()}.{ending}")
+    """A free name that matches `TEMPORARY`, in the folder of `path`: only within a file system is a rename atomic."""
+    temporary = path.with_name(f".{path.name}.minbert-{os.getpid()}.{ending}")
+    remove(temporary)  # what a killed process with the same PID has left
+    return temporary
+
+
+def remove(path: Path) -> None:
+    """Delete a file, a folder or a link, but not what a link points to; nothing happens if there is none."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
@@ -122,6 +139,8 @@ def replacing(path: Path) -> Iterator[Path]:
         raise UserError(f"{path}: is not a regular file, so it cannot be replaced")
     temporary = _temporary(path)
     try:
+        # exclusively: a link that was put there meanwhile is not followed
+        temporary.touch(exist_ok=False)
         yield temporary
         # before the rename: after a power loss the name could otherwise point to an empty file
         sync(temporary)
@@ -139,6 +158,7 @@ def write_json(path: Path, value: Any) -> None:
 
 def read_json(path: Path) -> Any:
     """Read a JSON file. Raises `UserError`, with line and column if known, if it is not valid JSON."""
+    require_file(path)
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # also of a number of thousands of digits, or nested too deep
@@ -162,7 +182,6 @@ def new_folder(path: Path) -> Iterator[Path]:
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary(path)
-    shutil.rmtree(temporary, ignore_errors=True)  # left by a killed process with the same PID
     temporary.mkdir()
     try:
         yield temporary
@@ -182,7 +201,6 @@ def _replace_folder(path: Path, temporary: Path) -> None:
         os.rename(temporary, path)
         return
     retired = _temporary(path, "old")
-    shutil.rmtree(retired, ignore_errors=True)
     os.rename(path, retired)
     try:
         os.rename(temporary, path)
@@ -252,20 +270,37 @@ def cached(subfolder: str, key: Iterable[object], build: Callable[[], Entry]) ->
             return entry
         arrays, record = build()
         contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-        write_atomic(path, save(contiguous, {"key": name, "record": json.dumps(record)}))
+        text = json.dumps(record)
+        metadata = {"key": name, "record": text, "crc32": _checksum(text, contiguous)}
+        write_atomic(path, save(contiguous, metadata))
         entry = _read_entry(path, name)
     assert entry is not None
     return entry
 
 
 def _read_entry(path: Path, name: str) -> Entry | None:
-    """The arrays and the record of an entry; None if it is missing, cut short or of another key."""
+    """The arrays and the record of an entry; None if it is missing, damaged or of another key."""
     try:
         with safe_open(path, framework="pt") as file:  # NumPy's own reader would copy the file instead of mapping it
             metadata = file.metadata() or {}
             if metadata.get("key") != name:
                 return None
             arrays = {key: file.get_tensor(key).numpy() for key in file.keys()}  # noqa: SIM118
+            if metadata["crc32"] != _checksum(metadata["record"], arrays):
+                return None
             return arrays, json.loads(metadata["record"])
     except (OSError, SafetensorError, KeyError, ValueError):
         return None
+
+
+def _checksum(record: str, arrays: dict[str, np.ndarray]) -> str:
+    """The CRC-32 of an entry's content.
+
+    It guards against a damaged disk, not against people. Every start reads all bytes for it, so it has to be fast.
+    """
+    checksum = zlib.crc32(record.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        checksum = zlib.crc32(f"{name} {array.dtype} {array.shape}".encode(), checksum)
+        checksum = zlib.crc32(array.reshape(-1).view(np.uint8).data, checksum)
+    return f"{checksum:08x}"

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from minbert.files import cached, key_hash, require_file, sha256_of
+from minbert.files import cached, key_hash, sha256_of
 from minbert.tokenizer import Tokenizer
 
 _CHUNK = 4096  # rows that the tokenizer takes at once
@@ -164,7 +164,7 @@ def digest(source: Path, companions: Sequence[Path] = ()) -> str:
 
     Raises `UserError` if a file is missing.
     """
-    hashes = [sha256_of(require_file(path)) for path in (source, *companions)]
+    hashes = [sha256_of(path) for path in (source, *companions)]
     if len(hashes) == 1:
         return hashes[0]
     return hashlib.sha256(" ".join(hashes).encode()).hexdigest()

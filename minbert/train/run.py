@@ -17,7 +17,7 @@ from typing import IO, Any
 import torch
 
 from minbert.errors import UserError
-from minbert.files import TEMPORARY, make_folder, read_json_object, sync, write_atomic, write_json
+from minbert.files import TEMPORARY, make_folder, read_json_object, remove, sync, write_atomic, write_json
 from minbert.precision import cpu_has
 from minbert.train import checkpoint, cli, distributed, track
 
@@ -131,10 +131,8 @@ class RunFolder:
             original = path.with_name(name[1])
             if name[2] == "old" and not original.exists():
                 path.rename(original)
-            elif path.is_dir():
-                shutil.rmtree(path)
             else:
-                path.unlink(missing_ok=True)
+                remove(path)
 
     def check(self, identity: Mapping[str, Any], inputs: InputFiles | None = None) -> None:
         """Raises `UserError` if the folder holds other files, a run without `--resume`, or a run of another identity.

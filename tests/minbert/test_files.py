@@ -4,7 +4,9 @@ python -m pytest --import-mode=importlib tests/minbert/test_files.py
 """
 
 import os
+import shutil
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
@@ -14,7 +16,17 @@ import numpy as np
 import pytest
 
 from minbert import UserError
-from minbert.files import cache_folder, cached, new_folder, read_json, replacing, write_atomic, write_json
+from minbert.files import (
+    cache_folder,
+    cached,
+    new_folder,
+    read_json,
+    read_toml,
+    replacing,
+    sha256_of,
+    write_atomic,
+    write_json,
+)
 
 
 def names(folder: Path) -> list[str]:
@@ -71,8 +83,57 @@ def test_pipes_and_links_stay(tmp_path: Path) -> None:
     assert to_folder.is_symlink() and names(tmp_path / "folder") == ["second"]
 
 
-@pytest.mark.parametrize("damaged", [False, True])
-def test_concurrent_misses_build_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damaged: bool) -> None:
+@pytest.mark.parametrize("name", [".file.minbert-{}.tmp", ".file.minbert-{}.old"])
+def test_temporary_names_follow_no_link(tmp_path: Path, name: str) -> None:
+    """They can be predicted, so in a folder of several users another may have put a link there."""
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "thesis").write_text("mine")
+    link = tmp_path / name.format(os.getpid())
+    for target, write in ((precious / "thesis", write_file), (precious, write_folder)):
+        link.symlink_to(target)
+        for _ in range(2):
+            write(tmp_path / "file")
+        assert (precious / "thesis").read_text() == "mine" and names(precious) == ["thesis"]
+        assert not (tmp_path / "file").is_symlink()
+        link.unlink(missing_ok=True)
+        assert names(tmp_path) == ["file", "precious"]
+        (tmp_path / "file").unlink() if (tmp_path / "file").is_file() else shutil.rmtree(tmp_path / "file")
+
+
+def write_file(path: Path) -> None:
+    write_atomic(path, "new")
+
+
+def write_folder(path: Path) -> None:
+    with new_folder(path) as temporary:
+        (temporary / "new").touch()
+
+
+def test_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for read in (read_json, read_toml, sha256_of):
+        with pytest.raises(UserError, match="pipe: is not a regular file"):
+            read(tmp_path / "pipe")
+
+
+def cut(content: bytes) -> bytes:
+    return content[:-1]
+
+
+def flip_bit_of_array(content: bytes) -> bytes:
+    return content[:-1] + bytes([content[-1] ^ 1])
+
+
+def flip_bit_of_record(content: bytes) -> bytes:
+    assert content.count(b'count\\": 1') == 1
+    return content.replace(b'count\\": 1', b'count\\": 3')
+
+
+@pytest.mark.parametrize("damage", [None, cut, flip_bit_of_array, flip_bit_of_record])
+def test_concurrent_misses_build_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[bytes], bytes] | None
+) -> None:
     monkeypatch.setenv("MINBERT_CACHE", str(tmp_path))
     calls: list[str] = []
 
@@ -81,15 +142,15 @@ def test_concurrent_misses_build_once(tmp_path: Path, monkeypatch: pytest.Monkey
         time.sleep(0.1)
         return {"x": np.arange(5), "none": np.zeros((0, 3), dtype=np.float32)}, {"count": 1}
 
-    if damaged:
+    if damage:
         cached("room", ["key"], build)
         (entry,) = (tmp_path / "room").glob("[!.]*")
-        entry.write_bytes(entry.read_bytes()[:-1])
+        entry.write_bytes(damage(entry.read_bytes()))
     with ThreadPoolExecutor(2) as both:
         results = list(both.map(lambda _: cached("room", ["key"], build), range(2)))
     for arrays, record in results:
         assert record == {"count": 1} and arrays["x"].tolist() == [0, 1, 2, 3, 4] and arrays["none"].shape == (0, 3)
-    assert len(calls) == 1 + damaged
+    assert len(calls) == (2 if damage else 1)
     assert [path.suffix for path in (tmp_path / "room").glob("[!.]*")] == [".safetensors"]
 
 
@@ -109,3 +170,13 @@ def test_json_is_strict(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(UserError, match=r"x\.json"):
             read_json(path)
+
+
+def test_deep_nesting_is_no_crash(tmp_path: Path) -> None:
+    path = tmp_path / "deep"
+    path.write_text("a = " + "[" * 100_000)
+    with pytest.raises(UserError, match="deep: not a TOML file"):
+        read_toml(path)
+    path.write_text("[" * 100_000)
+    with pytest.raises(UserError, match="deep: not a JSON file"):
+        read_json(path)
