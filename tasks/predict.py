@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from minbert import token_cache, weights
+from minbert import token_cache
 from minbert.bert import BertModel
 from minbert.config import BertConfig
 from minbert.errors import UserError
@@ -107,9 +107,8 @@ def load(run: Path | str) -> Predictor:
     device = default_device()
     config = BertConfig.read(run / "encoder")
     tokenizer = Tokenizer.load(run / "encoder")
-    pooler = weights.saved_pooler(run / "encoder") or "cls"
     tasks = registry.build(settings["tasks"], settings["pairs"])
-    model = MultitaskModel(accelerate(BertModel(config)), tasks, dropout=0.0, pooler=pooler)
+    model = MultitaskModel(accelerate(BertModel(config)), tasks, dropout=0.0, pooler=settings["pooler"])
     checkpoint.load(run / "checkpoints", step, model)
     length = start.resolve_max_length(settings["max_length"], config)
     precision = manifest["precision"]

@@ -17,7 +17,7 @@ from scipy.stats import pearsonr
 from sklearn.metrics import accuracy_score
 
 import minbert
-from tasks import readers, record
+from tasks import predict, readers, record
 
 Script = Callable[..., Any]
 ROOT = Path(__file__).parent.parent.parent
@@ -66,6 +66,7 @@ def test_run_folder_is_complete(script: Script) -> None:
     assert scores["dev_norm"] == max(row["score"] for row in run.rows() if row["kind"] == "evaluation")
     check_predictions(folder, scores)
     check_encoder(folder)
+    check_pooler(folder)
 
 
 def check_predictions(folder: Path, scores: dict) -> None:
@@ -101,6 +102,14 @@ def check_encoder(folder: Path) -> None:
     torch.testing.assert_close(
         written["embeddings.word_embeddings.weight"], checkpoint["encoder.word_embedding.weight"], rtol=0, atol=0
     )
+
+
+def check_pooler(folder: Path) -> None:
+    """The heads read the vector that they were trained on, also where the encoder's folder does not name it."""
+    texts = ["The cat sat.", "A sad dog."]
+    before = predict.load(folder).predict_proba("sst", texts)
+    (folder / "encoder" / "minbert.json").unlink()
+    np.testing.assert_array_equal(predict.load(folder).predict_proba("sst", texts), before)
 
 
 @pytest.mark.parametrize("name", [MULTITASK, pytest.param(PRETRAIN, marks=pytest.mark.slow)])

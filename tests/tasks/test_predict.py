@@ -31,7 +31,7 @@ def finished_run(
 ) -> Path:
     """The folder of a finished run: the kept checkpoint, of step 4, and a later one; `more` goes into its manifest."""
     model = MultitaskModel(BertModel.from_pretrained(tiny), registry.build(tasks, pairs), 0.3)
-    settings = {"tasks": tasks, "pairs": pairs, "max_length": 24, "precision": "auto"}
+    settings = {"tasks": tasks, "pairs": pairs, "max_length": 24, "precision": "auto", "pooler": pooler}
     config, tokenizer = BertConfig.read(tiny), Tokenizer.load(tiny)
     (run / "checkpoints").mkdir(parents=True)
     for step, shift in ((4, 0.0), (8, 0.5)):
