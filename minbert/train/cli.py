@@ -202,21 +202,22 @@ def stop_on_signal() -> Iterator[StopRequest]:
 
 def resume_command() -> str:
     """The command that resumes the run of this process, with its environment variables and its launcher."""
-    words = [*sys.argv]
+    # with the interpreter, and `-m` if there was one, as they were typed
+    words = [*sys.orig_argv]
     if console_command():
-        words[0] = console_command()
-    if "--resume" not in words:
-        words.append("--resume")
-
-    launcher = [] if console_command() else ["python"]
+        words = [console_command(), *sys.argv[1:]]
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         processes = os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"])
         launcher = ["torchrun", "--nproc-per-node", processes]
         if console_command():
             launcher.append("--no-python")
-
+        else:
+            words = [word for word in words[1:] if word != "-u"]  # torchrun adds interpreter and `-u`
+        words = [*launcher, *words]
+    if "--resume" not in words:
+        words.append("--resume")
     variables = [f"{name}={shlex.quote(os.environ[name])}" for name in _VARIABLES if os.environ.get(name)]
-    return " ".join([*variables, shlex.join([*launcher, *words])])
+    return " ".join([*variables, shlex.join(words)])
 
 
 def run(main: Callable[[], None]) -> NoReturn:

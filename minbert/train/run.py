@@ -147,7 +147,13 @@ class RunFolder:
             raise UserError(
                 f"--run-dir {self.path}: exists already; add --resume to resume it, or choose another folder"
             )
-        earlier = read_json_object(self._manifest)["settings"]
+        manifest = read_json_object(self._manifest)
+        earlier = manifest["settings"]
+        # first, as nearly all settings of another script differ
+        program = earlier.get("program")
+        if program != identity.get("program"):
+            name = str(program).removeprefix("-m ")
+            raise UserError(f"--resume: {self.path} holds a run of {name}, which was started by: {manifest['command']}")
         changed = []
         for name, value in identity.items():
             if earlier.get(name) != value:
@@ -178,7 +184,7 @@ class RunFolder:
         checkpoint or its end. The rest of the manifest is from the first invocation.
 
         Returns the differences from the previous session's environment: the run's bits may then differ as well. Raises
-        `UserError` if all checkpoints are damaged.
+        `UserError` if all checkpoints are damaged or were deleted.
         """
         if distributed.rank():
             return []
@@ -186,6 +192,11 @@ class RunFolder:
         self._sweep()
         self.resumed_step, damages = checkpoint.newest_whole(self.checkpoints)
         step = self.resumed_step or 0
+        earlier = read_json_object(self._manifest) if self._manifest.exists() else {"sessions": []}
+        sessions = earlier["sessions"]
+        if self.resumed_step is None and sessions and sessions[-1]["to_step"]:
+            reached = f"the run had reached step {sessions[-1]['to_step']:,}"
+            raise UserError(f"{self.checkpoints}: holds no checkpoint, but {reached}; start again in another folder")
         for damage in damages:
             distributed.note(f"{damage}; the run goes on from step {step:,}")
         self._forget_repeated_rows()
@@ -199,8 +210,6 @@ class RunFolder:
             "seconds": 0.0,
             "environment": current,
         }
-        earlier = read_json_object(self._manifest) if self._manifest.exists() else {"sessions": []}
-        sessions = earlier["sessions"]
         changes = []
         if sessions:
             previous = sessions[-1]

@@ -249,7 +249,27 @@ class Parsed(Generic[S]):
     settings: S
     preset: str
     overrides: dict[str, Any]
+    program: str
+    """The script, such as `multitask_train.py`, or `-m MODULE`."""
     command: str
+    """What was typed."""
+
+
+# flags by the names that transformers' Trainer, and scripts written for it, have for them
+_ELSEWHERE = {
+    "learning_rate": "--lr",
+    "lr_scheduler_type": "--lr-schedule",
+    "max_grad_norm": "--clip",
+    "num_train_epochs": "--epochs",
+    "per_device_train_batch_size": "--batch-size",
+    "eval_steps": "--evaluate-every",
+    "save_steps": "--save-every",
+    "logging_steps": "--log-every",
+    "max_seq_length": "--max-length",
+    "model_name_or_path": "--weights",
+    "output_dir": "--run-dir",
+    "report_to": "--track",
+}
 
 
 class _Parser(HfArgumentParser):
@@ -281,6 +301,7 @@ class _Parser(HfArgumentParser):
         if unknown:
             word = unknown[0].partition("=")[0]
             option_strings = list(chain.from_iterable(action.option_strings for action in self._actions))
+            word = _ELSEWHERE.get(word.replace("-", "_").lstrip("_"), word)
             raise UserError(f"{unknown[0]}: no such flag{suggestion(word, option_strings)} (see --help)")
         typed_options = {word.partition("=")[0] for word in words}
         typed = [action.dest for action in self._actions if not typed_options.isdisjoint(action.option_strings)]
@@ -333,7 +354,7 @@ def parse(
     # without --preset and --config, which are no settings
     overrides = {name: flat[name] for name in [*from_file, *typed] if name in flat}
     settings.check_overrides(overrides)
-    return Parsed(settings, preset, overrides, shlex.join([*parser.prog.split(), *arguments]))
+    return Parsed(settings, preset, overrides, program, shlex.join([*parser.prog.split(), *arguments]))
 
 
 def _preset_of(name: str, presets: Presets, program: str) -> Preset:

@@ -77,6 +77,7 @@ def open_run(parsed: Parsed[S]) -> Iterator[OpenRun[S]]:
         precision = number_format(settings.training.precision, device)
         # without --pooler it is known when the encoder is loaded
         identity = {name: value for name, value in settings.identity().items() if name != "pooler" or value}
+        identity["program"] = parsed.program
         folder = expand_user(settings.run.run_dir)
         opened = RunFolder.open(folder, resume=settings.run.resume, identity=identity, tracked=settings.run.track)
         try:
@@ -132,6 +133,7 @@ def begin_run(run: OpenRun[Any], encoder: InitialEncoder, inputs: InputFiles, **
     identity = {
         **{f"config {name}": value for name, value in asdict(encoder.config).items()},
         **settings.identity(),
+        "program": run.parsed.program,
         "pooler": encoder.pooler,
         "chosen precision": run.precision,
         "device type": run.device.type,

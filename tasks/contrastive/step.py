@@ -5,7 +5,9 @@ The step takes the whole batch at once, or works in chunks and on several ranks.
 Axes: B rows of a batch, k texts of a row, N = k * B sentences, n of them this rank's, D hidden.
 """
 
+import os
 import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +22,7 @@ from minbert.bert import BertModel
 from minbert.encoder import Encoder, pool
 from minbert.errors import UserError
 from minbert.fast.graphs import GraphedVectors
-from minbert.files import write_json
+from minbert.files import data_path, write_json
 from minbert.optimizer import AdamW, decay_groups
 from minbert.ragged import Ragged, to_device
 from minbert.seeds import torch_seed
@@ -356,18 +358,28 @@ def fit_and_save(
     run.folder.record_step(state.step)
     cli.run_module("tasks.report", str(folder))
     cli.say(f"encoder in {folder / 'encoder'}")
-    cli.say(f"next: {next_command(folder / 'encoder', run.settings.files.data, next_flags)}")
+    if command := next_command(folder / "encoder", run.settings.files.data, next_flags):
+        cli.say(f"next: {command}")
 
 
 def next_command(encoder: Path, data: str, flags: Sequence[str] = ()) -> str:
-    """The command of stage two that continues from an encoder, on the same data; `flags` are further flags."""
+    """The command of stage two that continues from an encoder, on the same data; `flags` are further flags.
+
+    Empty if the data folder has no training file of the course's, which stage two reads.
+    """
+    data = data or os.environ.get("DATA_DIR", "")
+    if not any([*data_path(data).glob("*-train.csv"), *data_path(data).glob("course/*-train.csv")]):
+        return ""
     words = list(flags)
     if encoder != Path("runs/cbcl/encoder"):  # where stage two looks by itself
         words += ["--encoder", str(encoder)]
     if data:
         words += ["--data", data]
-    script = ["minbert-train"] if cli.console_command() else ["python", "multitask_train.py"]
-    return shlex.join([*script, *words])
+    if cli.console_command():
+        return shlex.join(["minbert-train", *words])
+    # the interpreter as it was typed, and stage two's script from wherever this command was started
+    script = os.path.relpath(Path(__file__).parents[2] / "multitask_train.py")
+    return shlex.join([sys.orig_argv[0], script, *words])
 
 
 def count_of(count: int, noun: str) -> str:

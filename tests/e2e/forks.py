@@ -97,6 +97,7 @@ def child(request: dict[str, Any], rank: int) -> None:
         os.chdir(request["cwd"])
         os.environ.update(request["env"], RANK=str(rank), LOCAL_RANK=str(rank))
         sys.argv = request["argv"]
+        sys.orig_argv = [sys.executable, *sys.argv]
         if not request["report"]:
             cli.run_module = lambda *_: None
         if rank:

@@ -5,8 +5,10 @@ python -m pytest --import-mode=importlib tests/e2e/test_pretrain_cbcl.py
 
 import csv
 import json
+import os
 import shlex
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from transformers import BertModel
 import minbert
 from minbert.files import sha256_of
 from tasks import predict, record
-from tests.e2e.conftest import SAMPLE, script_of
+from tests.e2e.conftest import ROOT, SAMPLE, script_of
 
 Script = Callable[..., Any]
 MULTITASK, PRETRAIN = "multitask_train.py", "pretrain_cbcl.py"
@@ -46,6 +48,7 @@ def test_plain_command_needs_wordnet(script: Script, no_wordnet: Path) -> None:
     run = script(PRETRAIN, "--data", no_wordnet, *flags, data=False, NLTK_DATA="")
     assert run.code == 0, run.err
     assert run.manifest()["preset"] == "cbcl-synonyms"
+    assert "next: " not in run.out, "stage two has no data here"
 
 
 def cosines_of(encoder: minbert.Encoder, pairs: list[tuple[str, ...]]) -> np.ndarray:
@@ -80,8 +83,14 @@ def test_stage_one_feeds_stage_two(script: Script, tiny: Path, tmp_path: Path) -
     scores = json.loads((first.folder / "scores.json").read_text())
     assert scores["step"] > 0 and scores["sts_dev_spearman"]["after"] == pytest.approx(rho, abs=1e-6)
 
-    words = shlex.split(first.out.splitlines()[-1].partition("next: python ")[2])
-    assert words == [MULTITASK, "--encoder", str(first.folder / "encoder"), "--data", str(data)]
+    words = shlex.split(first.out.splitlines()[-1].partition(f"next: {sys.executable} ")[2])
+    assert words == [
+        os.path.relpath(ROOT / MULTITASK, tmp_path),
+        "--encoder",
+        str(first.folder / "encoder"),
+        "--data",
+        str(data),
+    ]
     more = ("--fine-tune-mode", "last-linear-layer", *SHORT)
     second = script(MULTITASK, *words[1:], *more, run_dir="b", weights=False, data=False)
     assert second.code == 0, second.err

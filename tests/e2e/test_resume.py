@@ -7,7 +7,9 @@ import json
 import os
 import random
 import shlex
+import shutil
 import signal
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -77,7 +79,7 @@ def test_stopped_run_names_resuming_command(script: Script, whole: Script, name:
     assert stopped.errors[-1].startswith("stopped after step 10 of "), stopped.err
     words = shlex.split(stopped.errors[-1].partition("; resume with: ")[2])
     assert f"OMP_NUM_THREADS={os.environ['OMP_NUM_THREADS']}" in words
-    python = words.index("python")
+    python = words.index(sys.executable)  # the interpreter that the user typed
     resumed = script(name, argv=words[python + 1 :])
     assert_equal(resumed, whole(name))
     first, second = resumed.manifest()["sessions"]
@@ -127,6 +129,29 @@ def test_changed_run_is_refused(script: Script, tiny_copy: Callable[..., Path], 
     (weights / "vocab.txt").write_text("\n".join(lines) + "\n")
     assert_refused(f"vocabulary ({weights} is not what it was")
     (weights / "vocab.txt").write_text(vocabulary)
+
+
+def test_run_of_other_script_is_refused(script: Script) -> None:
+    folder = script(PRETRAIN, *FLAGS[PRETRAIN], signal=(signal.SIGUSR1, 1)).folder
+    before = contents(folder)
+    refused = script(MULTITASK, *FLAGS[MULTITASK], "--resume")
+    command = json.loads((folder / "manifest.json").read_text())["command"]
+    expected = f"error: --resume: {folder} holds a run of pretrain_cbcl.py, which was started by: {command}"
+    assert refused.code == 2 and refused.errors == [expected], refused.err
+    assert contents(folder) == before
+
+
+def test_deleted_checkpoints_are_missed(script: Script) -> None:
+    """A finished run is not trained again without a word."""
+    flags = ("--max-steps", 2, "--tasks", "sst", "--limit", 20)
+    run = script(MULTITASK, *flags)
+    assert run.code == 0, run.err
+    shutil.rmtree(run.folder / "checkpoints")
+    before = contents(run.folder)
+    again = script(MULTITASK, *flags, "--resume")
+    assert again.code == 2 and len(again.errors) == 1, again.err
+    assert f"{run.folder / 'checkpoints'}: holds no checkpoint, but the run had reached step 2" in again.errors[0]
+    assert contents(run.folder) == before
 
 
 @pytest.mark.slow

@@ -105,6 +105,8 @@ def test_both_spellings_and_aliases_work(presets: Path) -> None:
     [
         ("--no-such 1", "--no-such: no such flag"),
         ("--epoch 3", "--epoch: no such flag; did you mean '--epochs'"),  # no abbreviations
+        ("--learning_rate 1e-5", "--learning_rate: no such flag; did you mean '--lr'"),
+        ("--num_train_epochs=3", "--num_train_epochs=3: no such flag; did you mean '--epochs'"),
         ("--lr fast", "--lr.*fast"),
         ("--epochs 0", "--epochs 0: must be from 1 to 10000"),
         ("--max-length -1", "--max-length -1: must be at least 0"),
