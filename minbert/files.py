@@ -87,6 +87,7 @@ def sync(path: Path) -> None:
     except OSError as error:
         # some network file systems cannot sync a folder; an I/O error means lost data
         if error.errno == errno.EIO or not path.is_dir():
+            error.filename = str(path)  # for the message: the call knows a descriptor only
             raise
     finally:
         os.close(descriptor)

@@ -77,7 +77,7 @@ class RunFolder:
         created = [folder for folder in self._lock_file.parents if not folder.exists()]
         make_folder(self.path)
         try:
-            with open(self._lock_file, "a+", encoding="utf-8") as file:
+            with open(self._lock_file, "a+", encoding="utf-8", opener=_open_no_link) as file:
                 self._acquire(file)
                 file.truncate(0)
                 file.write(f"process {os.getpid()} on {platform.node()}\n")
@@ -292,6 +292,11 @@ class RunFolder:
             return []
         rows = [_parse_row(line) for line in self._metrics.read_bytes().split(b"\n")]
         return [row for row in rows if row is not None]
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    """Open a file, but not what a link points to."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def _parse_row(line: bytes) -> dict[str, Any] | None:

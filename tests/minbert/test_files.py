@@ -3,6 +3,7 @@
 python -m pytest --import-mode=importlib tests/minbert/test_files.py
 """
 
+import errno
 import os
 import shutil
 import time
@@ -36,7 +37,7 @@ def names(folder: Path) -> list[str]:
 @pytest.mark.parametrize("call", ["fsync", "replace"])
 def test_failed_write_keeps_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     def fail(*_: Any) -> None:
-        raise OSError("disk full")
+        raise OSError(errno.ENOSPC, "disk full")
 
     path = tmp_path / "file"
     path.write_text("old")
@@ -45,6 +46,17 @@ def test_failed_write_keeps_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
         write_atomic(path, "new")
     assert path.read_text() == "old"
     assert names(tmp_path) == ["file"]
+
+
+def test_failed_sync_names_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command's sentence needs the name, which the system call does not know."""
+
+    def fail(*_: Any) -> None:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match=r"Invalid argument: '.*file.*'"):
+        write_atomic(tmp_path / "file", "new")
 
 
 @pytest.mark.parametrize("error", [None, ValueError, KeyboardInterrupt])

@@ -31,6 +31,19 @@ def test_locked_folder_names_its_holder(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists(), "nothing was written into it"
 
 
+def test_lock_follows_no_link(tmp_path: Path) -> None:
+    """Its name can be predicted, so in a folder of several users another may have put a link there."""
+    (tmp_path / "thesis").write_text("mine")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".minbert.lock").symlink_to(tmp_path / "thesis")
+    with (
+        pytest.raises(OSError, match=r"run/\.minbert\.lock"),
+        RunFolder.open(tmp_path / "run", resume=False, identity={}),
+    ):
+        pass
+    assert (tmp_path / "thesis").read_text() == "mine"
+
+
 def test_resuming_works_without_locks(
     toy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
