@@ -5,7 +5,6 @@ python -m pytest --import-mode=importlib tests/minbert/test_files.py
 
 import errno
 import os
-import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -95,24 +94,6 @@ def test_pipes_and_links_stay(tmp_path: Path) -> None:
     assert to_folder.is_symlink() and names(tmp_path / "folder") == ["second"]
 
 
-@pytest.mark.parametrize("name", [".file.minbert-{}.tmp", ".file.minbert-{}.old"])
-def test_temporary_names_follow_no_link(tmp_path: Path, name: str) -> None:
-    """They can be predicted, so in a folder of several users another may have put a link there."""
-    precious = tmp_path / "precious"
-    precious.mkdir()
-    (precious / "thesis").write_text("mine")
-    link = tmp_path / name.format(os.getpid())
-    for target, write in ((precious / "thesis", write_file), (precious, write_folder)):
-        link.symlink_to(target)
-        for _ in range(2):
-            write(tmp_path / "file")
-        assert (precious / "thesis").read_text() == "mine" and names(precious) == ["thesis"]
-        assert not (tmp_path / "file").is_symlink()
-        link.unlink(missing_ok=True)
-        assert names(tmp_path) == ["file", "precious"]
-        (tmp_path / "file").unlink() if (tmp_path / "file").is_file() else shutil.rmtree(tmp_path / "file")
-
-
 def write_file(path: Path) -> None:
     write_atomic(path, "new")
 
@@ -120,6 +101,22 @@ def write_file(path: Path) -> None:
 def write_folder(path: Path) -> None:
     with new_folder(path) as temporary:
         (temporary / "new").touch()
+
+
+@pytest.mark.parametrize("ending", ["tmp", "old"])
+@pytest.mark.parametrize(("write", "target"), [(write_file, "precious/thesis"), (write_folder, "precious")])
+def test_temporary_names_follow_no_link(
+    tmp_path: Path, write: Callable[[Path], None], target: str, ending: str
+) -> None:
+    """They can be predicted, so in a folder of several users another may have put a link there."""
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "thesis").write_text("mine")
+    (tmp_path / f".file.minbert-{os.getpid()}.{ending}").symlink_to(tmp_path / target)
+    for _ in range(2):  # the second time the first result is replaced
+        write(tmp_path / "file")
+    assert names(precious) == ["thesis"] and (precious / "thesis").read_text() == "mine"
+    assert not (tmp_path / "file").is_symlink()
 
 
 def test_pipe_is_not_waited_for(tmp_path: Path) -> None:
