@@ -19,9 +19,10 @@ def resolve_task(word: str, flag: str = "--task") -> str:
 
     Raises `UserError` if it is unknown.
     """
-    names = {task.files.flag_prefix: name for name, task in TASKS.items()}
-    # a name takes precedence over another task's short name
-    names |= {name: name for name in TASKS}
+    names = {name: name for name in TASKS}
+    for name, task in TASKS.items():
+        # a name takes precedence over another task's short name
+        names.setdefault(task.files.flag_prefix, name)
     return names[one_of(word, names, flag)]
 
 
