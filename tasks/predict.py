@@ -9,7 +9,7 @@ sentence a line, for pairs two with a TAB between them. From Python: `tasks.pred
 
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,8 +33,8 @@ from tasks.model import MultitaskModel
 from tasks.runs import finished
 from tasks.task import Task
 
-Sentences = Sequence[str] | Sequence[Sequence[str]]
-"""Sentences for a task over single sentences; pairs of sentences for a task over pairs."""
+Sentences = str | Iterable[str] | Iterable[Sequence[str]]
+"""Sentences, or one, for a task over single sentences; pairs of sentences for a task over pairs."""
 
 
 @dataclass(frozen=True)
@@ -52,17 +52,31 @@ class Predictor:
     """The tasks whose training file was not the course's, so that its texts were not preprocessed."""
 
     def predict(self, task: str, inputs: Sentences) -> np.ndarray:
-        """The class of each input (sst 0 to 4, quora 0 or 1), or its score (sts 0 to 5): float64 [inputs]."""
+        """The class of each input (sst 0 to 4, quora 0 or 1), or its score (sts 0 to 5): float64 [inputs].
+
+        A number for a single sentence.
+        """
         head = self.task(task)
-        return head.predict(self.outputs(head, self.examples(head, inputs)))
+        examples = self.examples(head, inputs)
+        if not len(examples):
+            return np.zeros(0)
+        predicted = head.predict(self.outputs(head, examples))
+        return predicted[0] if isinstance(inputs, str) else predicted
 
     def predict_proba(self, task: str, inputs: Sentences) -> np.ndarray:
-        """The probability of each class: float64 [inputs, classes]. Raises `UserError` for a task without classes."""
+        """The probability of each class: float64 [inputs, classes], or [classes] for a single sentence.
+
+        Raises `UserError` for a task without classes.
+        """
         head = self.task(task)
-        probabilities = head.probabilities(self.outputs(head, self.examples(head, inputs)))
-        if probabilities is None:
+        if not head.classes:
             raise UserError(f"{task}: predicts a score, and has no classes with probabilities")
-        return probabilities
+        examples = self.examples(head, inputs)
+        if not len(examples):
+            return np.zeros((0, len(head.classes)))
+        probabilities = head.probabilities(self.outputs(head, examples))
+        assert probabilities is not None
+        return probabilities[0] if isinstance(inputs, str) else probabilities
 
     def task(self, name: str, flag: str = "task") -> Task:
         """The task with this name or short name; messages begin with `flag`."""
@@ -78,11 +92,7 @@ class Predictor:
 
     def examples(self, task: Task, inputs: Sentences) -> Any:
         """Inputs as examples of a task, preprocessed as its training file was."""
-        rows = [(item,) if isinstance(item, str) else tuple(item) for item in inputs]
-        # a string is a sequence of strings too
-        if not rows or isinstance(inputs, str) or any(len(row) != task.num_texts for row in rows):
-            expected = "sentences" if task.num_texts == 1 else "pairs of sentences"
-            raise UserError(f"{task.files.flag_prefix}: the inputs are not a list of one or more {expected}")
+        rows = texts_of(inputs, task)
         # a model has learned texts as they were preprocessed: others would have other tokens
         clean: Callable[[str], str]
         if task.name in self.as_written:
@@ -94,6 +104,41 @@ class Predictor:
         cleaned = [Row("", tuple(map(clean, row))) for row in rows]
         cache = token_cache.in_memory(cleaned, self.tokenizer)
         return Examples(cache, self.tokenizer.cls, self.tokenizer.sep, self.max_length)
+
+
+def texts_of(inputs: Sentences, task: Task) -> list[tuple[str, ...]]:
+    """The texts of each input. Raises `UserError` with the index of one that is no sentence or pair of sentences."""
+    label = task.files.flag_prefix
+    noun = "a sentence" if task.num_texts == 1 else "a pair of sentences"
+    if isinstance(inputs, str) and task.num_texts == 1:
+        inputs = [inputs]
+    if not _is_list(inputs):
+        plural = "sentences" if task.num_texts == 1 else "pairs of sentences"
+        raise UserError(f"{label}: the inputs are a {type(inputs).__name__}, not a list of {plural}")
+    rows = []
+    for index, item in enumerate(inputs):
+        place = f"{label}: input {index}, counted from 0,"
+        if isinstance(item, str) and task.num_texts == 1:
+            item = (item,)
+        if not _is_list(item):
+            raise UserError(f"{place} is a {type(item).__name__}, not {noun}")
+        texts = tuple(item)
+        if len(texts) != task.num_texts:
+            raise UserError(f"{place} holds {len(texts)} text{'s' * (len(texts) != 1)}, not {task.num_texts}")
+        for text in texts:
+            if not isinstance(text, str):
+                raise UserError(f"{place} holds a {type(text).__name__}, not text")
+            if readers.NOT_TEXT.search(text):
+                raise UserError(f"{place} is not text: it holds a NUL or an unpaired surrogate")
+        rows.append(texts)
+    return rows
+
+
+def _is_list(value: object) -> bool:
+    """Whether iterating a value gives its items in order: a table or a dictionary gives names, a set has no order."""
+    if isinstance(value, str | bytes | Mapping | Set) or hasattr(value, "columns"):
+        return False
+    return isinstance(value, Iterable)
 
 
 def load(run: Path | str) -> Predictor:
@@ -157,7 +202,7 @@ def recorded_file(run: Path, task: str, split: str, data: Path | None = None) ->
 def table(task: Task, outputs: np.ndarray, rows: Sequence[Row]) -> dict[str, list[str]]:
     """The cells of each column, by its name: the rows' ids, the predictions, and the texts.
 
-    The prediction is a class, its name and its probability (sentiment); 0.0 or 1.0 and the probability of that class
+    The prediction is a class, its name and its probability (sentiment); 0.0 or 1.0 and the probability of 1.0
     (paraphrase); or the similarity from 0 to 5.
     """
     predicted = task.predict(outputs).tolist()
@@ -171,9 +216,10 @@ def table(task: Task, outputs: np.ndarray, rows: Sequence[Row]) -> dict[str, lis
         if len(task.classes) > 2:
             columns["class"] = written
             columns["name"] = [task.classes[label] for label in labels]
+            columns["probability"] = [f"{probabilities[row, label]:.4f}" for row, label in enumerate(labels)]
         else:
             columns[f"is_{task.classes[1].replace(' ', '_')}"] = written
-        columns["probability"] = [f"{probabilities[row, label]:.4f}" for row, label in enumerate(labels)]
+            columns["probability"] = [f"{value:.4f}" for value in probabilities[:, 1]]
     names = ("sentence",) if task.num_texts == 1 else ("sentence1", "sentence2")
     for column, name in enumerate(names):
         # a TAB or a line end inside a text would be one of the table's
@@ -181,18 +227,29 @@ def table(task: Task, outputs: np.ndarray, rows: Sequence[Row]) -> dict[str, lis
     return columns
 
 
-def read_inputs(path: Path, task: Task) -> list[Row]:
-    """The rows of a file without their labels; rows without a sentence are left out, with a note.
+def read_inputs(source: str, task: Task) -> list[Row]:
+    """The rows of a file, or of standard input (`-`), without their labels.
 
-    Raises `UserError` if the file has another form, or no row.
+    Rows without a sentence are left out, with a note. Raises `UserError` if the file has another form, or no row.
     """
-    content = readers.read_texts(path, like=task.kind)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(source)
+        name = source
+        if source == "-":
+            # the readers look at the first lines before they read
+            path = Path(folder) / "standard-input"
+            path.write_bytes(sys.stdin.buffer.read())
+            name = "standard input"
+        try:
+            content = readers.read_texts(path, like=task.kind)
+        except UserError as error:
+            raise UserError(str(error).replace(str(path), name)) from error
     if not content.rows:
         noun = "sentence" if task.num_texts == 1 else "pair of sentences"
-        raise UserError(f"{path}: holds no {noun}")
+        raise UserError(f"{name}: holds no {noun}")
     if content.skipped:
         count = len(content.rows) + len(content.skipped)
-        print(f"note: {path}: {len(content.skipped):,} of {count:,} rows without a sentence", file=sys.stderr)
+        print(f"note: {name}: {len(content.skipped):,} of {count:,} rows without a sentence", file=sys.stderr)
     return content.rows
 
 
@@ -211,18 +268,12 @@ def main(arguments: list[str] | None = None) -> None:
         require_file(Path(options.file))
     predictor = load(options.run)
     task = predictor.task(options.task, "--task")
-    path = Path(options.file)
-    with tempfile.TemporaryDirectory() as folder:
-        if options.file == "-":
-            # the readers look at the first lines before they read
-            path = Path(folder) / "standard-input"
-            path.write_bytes(sys.stdin.buffer.read())
-        rows = read_inputs(path, task)
+    rows = read_inputs(options.file, task)
     examples = predictor.examples(task, [row.texts for row in rows])
     cut, count = examples.truncated(task.pairs)
     if cut:
         longer = f"longer than {predictor.max_length} tokens and are truncated"
-        print(f"note: {path}: {cut:,} of {count:,} inputs are {longer}", file=sys.stderr)
+        print(f"note: {cut:,} of {count:,} inputs are {longer}", file=sys.stderr)
     columns = table(task, predictor.outputs(task, examples), rows)
     print("\t".join(columns))
     for cells in zip(*columns.values(), strict=True):

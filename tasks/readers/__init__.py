@@ -18,11 +18,12 @@ from minbert.tokenizer import Tokenizer
 from tasks.readers import senteval
 from tasks.readers.course import clean_pair, clean_sentence
 from tasks.readers.kinds import HEADER_NAMES, KINDS, Request, find_columns, fit, unknown_format
-from tasks.readers.rows import DataFile, read_rows, read_texts_of_lines
+from tasks.readers.rows import NOT_TEXT, DataFile, read_rows, read_texts_of_lines
 from tasks.readers.table import Table, open_table
 
 __all__ = [
     "KINDS",
+    "NOT_TEXT",
     "DataFile",
     "clean_pair",
     "clean_sentence",

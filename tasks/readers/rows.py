@@ -18,7 +18,7 @@ from tasks.readers.labels import ParseLabel, label_parser
 from tasks.readers.table import BOM, Record, Table, open_table, read_lines, text_of
 
 # JSON can hold surrogates; a file in UTF-16 without a byte order mark is read as UTF-8 with NULs
-_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
+NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 _PLACEHOLDERS = ("", "-1", "-1.0")  # labels of a test file whose labels are not published
 _SPLITS = {"train": ("train",), "dev": ("dev", "valid", "val", "validation"), "test": ("test",)}
 
@@ -61,7 +61,7 @@ class DataFile:
         elif (first := self._line_of_id.setdefault(row_id, line)) != line:
             raise UserError(f"{self.path}:{line}: id: duplicate, first seen on line {first}")
         for text in texts:
-            if _NOT_TEXT.search(text):
+            if NOT_TEXT.search(text):
                 raise UserError(f"{self.path}:{line}: not text: a NUL or an unpaired surrogate")
         self.rows.append(Row(row_id, texts, label, line, note))
 
@@ -83,8 +83,7 @@ def read_rows(table: Table, request: Request) -> DataFile:
 
     A row with an empty text is skipped, but kept in a test file of the course's, as every id needs a prediction. A row
     without a gold label (`-` in NLI data, nothing in Quora's files) is skipped, but kept with a note in a dev or test
-    file. Ids are stripped and lower-cased, or where labels are not read only stripped. Raises `UserError` for an
-    invalid row.
+    file. Ids are lower-cased where labels are read. Raises `UserError` for an invalid row.
     """
     kind = request.kind
     columns = find_columns(table.names, kind)
@@ -122,7 +121,8 @@ def read_rows(table: Table, request: Request) -> DataFile:
                 label = read_label(table.path, line, label_column, label_text, parse)
         row_id = None
         if "id" in columns:
-            row_id = text_of(table.path, line, record, columns["id"]).strip()
+            # a tab or a line end would be one of the tables that ids are written to
+            row_id = " ".join(text_of(table.path, line, record, columns["id"]).split())
             if request.labelled:
                 row_id = row_id.lower()
         data.keep(line, row_texts, label, row_id, note)

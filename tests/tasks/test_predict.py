@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -94,22 +95,59 @@ def test_predictions_equal_the_runs_evaluation(
             np.testing.assert_array_equal(predictor.predict_proba(name, inputs), task.probabilities(outputs))
 
 
-def test_inputs_of_other_shape_raise(make_run: Callable[..., Path]) -> None:
+FRAME = pd.DataFrame({"sentence": ["A film."], "label": [1]})
+OTHER_INPUTS = [
+    ("sst", FRAME, "the inputs are a DataFrame, not a list of sentences"),
+    ("sst", {"sentence": "A film."}, "a dict"),
+    ("sst", {"A film.", "Another."}, "a set"),
+    ("sst", None, "a NoneType"),
+    ("sst", 7, "a int"),
+    ("sst", ["A film.", None], "input 1, counted from 0, is a NoneType, not a sentence"),
+    ("sst", ["A film.", {"text": "x"}], "input 1, counted from 0, is a dict"),
+    ("sst", [("a", "b")], "input 0, counted from 0, holds 2 texts, not 1"),
+    ("sst", ["A film.", "lone \ud800"], "input 1, counted from 0, is not text"),
+    ("sts", ["A film."], "input 0, counted from 0, is a str, not a pair of sentences"),
+    ("sts", ("A film.", "A movie."), "input 0, counted from 0, is a str, not a pair of sentences"),
+    ("sts", "A film.", "the inputs are a str, not a list of pairs of sentences"),
+    ("sts", [("a", "b"), ("a",)], "input 1, counted from 0, holds 1 text, not 2"),
+    ("sts", [("a", "b"), ("a", 7.0)], "input 1, counted from 0, holds a float"),
+    ("sts", [("a", "b"), {"a", "b"}], "input 1, counted from 0, is a set"),
+    ("sts", FRAME, "a DataFrame"),
+]
+
+
+def test_other_inputs_are_named(make_run: Callable[..., Path]) -> None:
     predictor = predict.load(make_run(tasks="sst,sts"))
-    cases = [("sst", "A film."), ("sst", []), ("sst", [("a", "b")]), ("sts", ["A film."]), ("sts", [("a",)])]
-    for name, inputs in cases:
-        with pytest.raises(UserError, match=f"^{name}: the inputs are not a list of one or more"):
+    for name, inputs, words in OTHER_INPUTS:
+        with pytest.raises(UserError) as caught:
             predictor.predict(name, inputs)
+        assert str(caught.value).startswith(f"{name}: ") and words in str(caught.value), (inputs, caught.value)
     with pytest.raises(UserError, match="sts: predicts a score"):
         predictor.predict_proba("sts", [("a", "b")])
     with pytest.raises(UserError, match="the run has no head for quora: it was trained on sst, sts"):
         predictor.predict("para", [("a", "b")])
 
 
+def test_sequences_of_texts_are_inputs(make_run: Callable[..., Path]) -> None:
+    predictor = predict.load(make_run())
+    texts = ["The cat sat.", "A sad dog!"]
+    expected = predictor.predict_proba("sst", texts)
+    for inputs in (tuple(texts), np.array(texts), pd.Series(texts, index=[7, 7]), iter(texts)):
+        np.testing.assert_array_equal(predictor.predict_proba("sst", inputs), expected)
+    one = predictor.predict("sst", texts[0])
+    assert np.ndim(one) == 0 and one == expected[0].argmax()
+    assert predictor.predict_proba("sst", texts[0]).shape == (5,)
+    pairs = predictor.predict("sts", [tuple(texts)])
+    np.testing.assert_array_equal(predictor.predict("sts", pd.DataFrame([texts]).to_numpy()), pairs)
+    assert predictor.predict("sst", []).shape == predictor.predict("sts", []).shape == (0,)
+    assert predictor.predict_proba("sst", []).shape == (0, 5) and predictor.predict_proba("para", []).shape == (0, 2)
+
+
 TABLES = [
     ("sst", "\tid\tsentence\tsentiment\n0\tX1\t The cat!\t4\n1\tX2\t who\t\n"),
     ("para", "id,question1,question2\nX1,The cat!,A dog.\nX2,who,A dog.\n"),
     ("sts", "id\tsentence1\tsentence2\tscore\nX1\tThe cat!\tA dog.\t99\nX2\twho\tA dog.\t-\n"),
+    ("sst", '{"id": "X1\\n", "text": "The cat!"}\n{"id": " X\\t2\\n", "text": "who"}\n'),
 ]
 
 
@@ -123,13 +161,16 @@ def test_table_is_read_by_header(
     header, *rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     inputs: list[Any] = ["The cat!", "who"] if name == "sst" else [("The cat!", "A dog."), ("who", "A dog.")]
     texts = [[text] if name == "sst" else list(text) for text in inputs]
-    assert [[row[0], *row[-len(texts[0]) :]] for row in rows] == [["X1", *texts[0]], ["X2", *texts[1]]]
+    assert [[row[0].replace(" ", ""), *row[-len(texts[0]) :]] for row in rows] == [["X1", *texts[0]], ["X2", *texts[1]]]
     predictor = predict.load(run)
     values = predictor.predict(name, inputs)
     assert [float(row[1]) for row in rows] == pytest.approx(values.tolist(), abs=5e-5)
     if name != "sts":
         shares = [float(row[-1 - len(texts[0])]) for row in rows]
-        assert shares == pytest.approx(predictor.predict_proba(name, inputs).max(1).tolist(), abs=5e-5)
+        probabilities = predictor.predict_proba(name, inputs)
+        # beside is_paraphrase the probability of a paraphrase, beside a class its own
+        expected = probabilities[:, 1] if name == "para" else probabilities.max(1)
+        assert shares == pytest.approx(expected.tolist(), abs=5e-5)
     assert header[:2] == ["id", {"sst": "class", "para": "is_paraphrase", "sts": "similarity"}[name]]
 
 
@@ -150,6 +191,9 @@ def test_lines_are_sentences(
         ["a cat", "a dog"],
         ["who", "a dog"],
     ]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"id,question1\n1,hello\n")))
+    with pytest.raises(UserError, match=r"^standard input:1: no column 'sentence2'"):
+        predict.main([str(run), "--task", "sts"])
 
 
 def test_unfinished_run_is_user_error(make_run: Callable[..., Path], tmp_path: Path) -> None:
