@@ -4,7 +4,7 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor
 
-from tasks.task import Files, PairTask
+from tasks.task import LEADERBOARD_ROW, Files, PairTask
 
 
 class Paraphrase(PairTask):
@@ -14,7 +14,12 @@ class Paraphrase(PairTask):
     title = "paraphrase"
     metric = "accuracy"
     files = Files(
-        "quora-train.csv", "quora-dev.csv", "quora-test-student.csv", "para", "id \t Predicted_Is_Paraphrase \n"
+        "quora-train.csv",
+        "quora-dev.csv",
+        "quora-test-student.csv",
+        "para",
+        "id \t Predicted_Is_Paraphrase \n",
+        LEADERBOARD_ROW,
     )
     classes = ("different", "paraphrase")
     kind = "pair-class"

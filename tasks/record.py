@@ -129,11 +129,11 @@ def prediction_file(task: Task, split: str) -> str:
 
 
 def write_predictions(path: Path, task: Task, ids: Sequence[str], predicted: np.ndarray) -> None:
-    """Write a prediction file: the task's header, then `{id} , {value} \\n` for each row, in file order."""
+    """Write a prediction file: the task's header, then a line for each row, in file order."""
     lines = [task.files.header]
     # tolist gives plain floats, so that no np.float32(...) is written
     for id_, value in zip(ids, predicted.tolist(), strict=True):
-        lines.append(f"{id_} , {task.format_prediction(value)} \n")
+        lines.append(task.files.row.format(id=id_, value=task.format_prediction(value)))
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, "".join(lines))
 

@@ -4,7 +4,7 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tasks.task import Files, Head, Task
+from tasks.task import LEADERBOARD_ROW, Files, Head, Task
 
 
 class Sentiment(Task):
@@ -14,7 +14,12 @@ class Sentiment(Task):
     title = "sentiment"
     metric = "accuracy"
     files = Files(
-        "ids-sst-train.csv", "ids-sst-dev.csv", "ids-sst-test-student.csv", "sst", "id \t Predicted_Sentiment \n"
+        "ids-sst-train.csv",
+        "ids-sst-dev.csv",
+        "ids-sst-test-student.csv",
+        "sst",
+        "id \t Predicted_Sentiment \n",
+        LEADERBOARD_ROW,
     )
     classes = ("very negative", "negative", "neutral", "positive", "very positive")
     kind = "single"

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tasks.task import Files, PairTask
+from tasks.task import LEADERBOARD_ROW, Files, PairTask
 
 
 class Scaled(nn.Module):
@@ -27,8 +27,14 @@ class Similarity(PairTask):
     name = "sts"
     title = "similarity"
     metric = "Pearson's r"
-    # The header's misspelling is the leaderboard's.
-    files = Files("sts-train.csv", "sts-dev.csv", "sts-test-student.csv", "sts", "id \t Predicted_Similiary \n")
+    files = Files(
+        "sts-train.csv",
+        "sts-dev.csv",
+        "sts-test-student.csv",
+        "sts",
+        "id \t Predicted_Similiary \n",  # the misspelling is the leaderboard's
+        LEADERBOARD_ROW,
+    )
     kind = "pair-score"
 
     def head(self, width: int, dropout: float) -> nn.Module:

@@ -21,6 +21,8 @@ from tasks import metrics, readers
 from tasks.examples import Examples
 
 SPLITS = ("train", "dev", "test")
+LEADERBOARD_ROW = "{id} , {value} \n"
+"""The rows of the leaderboard's prediction files, under headers with tabs."""
 
 
 class Head(nn.Module):
@@ -49,13 +51,14 @@ class Head(nn.Module):
 
 @dataclass(frozen=True)
 class Files:
-    """Default names of a task's data files, and the header line of its prediction files."""
+    """Default names of a task's data files, and the header line and the rows of its prediction files."""
 
     train: str
     dev: str
     test: str
     flag_prefix: str  # the course's short name of the task, in flags and names of prediction files
-    header: str
+    header: str = "id\tprediction\n"
+    row: str = "{id}\t{value}\n"
 
 
 class Task(ABC):

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 from minbert.bert import BertModel
 from minbert.tokenizer import Tokenizer
-from tasks import predict, predictions, registry
+from tasks import predict, predictions, record, registry
 from tasks.model import MultitaskModel
 from tests.tasks.test_predict import finished_run
 from tests.tasks.test_predictions import SAMPLE, write_all
@@ -59,6 +60,13 @@ def test_head_predicts_a_users_sentences(
     assert header == ["id", "is_positive", "probability", "sentence"]
     classes = predict.load(run).predict(reviews.name, ["The cat sat.", "A sad dog!"])
     assert [float(row[1]) for row in rows] == classes.tolist()
+
+
+def test_prediction_files_have_one_separator(reviews: Any, tmp_path: Path) -> None:
+    record.write_predictions(tmp_path / "p.csv", reviews, ["a1", "b2"], np.array([1.0, 0.0]))
+    frame = pd.read_csv(tmp_path / "p.csv", sep="\t")
+    assert list(frame.columns) == ["id", "Predicted_Sentiment"]
+    assert frame.to_numpy().tolist() == [["a1", 1], ["b2", 0]]
 
 
 def test_leaderboard_files_stay_the_same(reviews: Any, tmp_path: Path) -> None:
