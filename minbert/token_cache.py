@@ -99,7 +99,7 @@ class TokenCache:
     warnings: tuple[Issue, ...] = ()
     report: ReaderReport = field(default_factory=dict)
     key: str = ""  # differs where any row, text or token id may differ
-    left_out: int = 0  # rows that `first` dropped, and rows of other splits
+    left_out: int = 0  # rows that `subset` dropped, and rows of other splits
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -127,19 +127,27 @@ class TokenCache:
             start = index * self.num_texts
             yield Row(row_id, tuple(self.texts[start : start + self.num_texts]), label)
 
-    def first(self, count: int) -> "TokenCache":
-        """The first `count` rows, or all if there are no more."""
-        if count >= len(self):
+    def subset(self, rows: np.ndarray) -> "TokenCache":
+        """Some rows, by their ascending indices int64 [n]; itself if they are all."""
+        if len(rows) == len(self):
             return self
-        texts = count * self.num_texts
+        row_ids = []
+        texts = []
+        token_ids = []
+        for row in rows.tolist():
+            row_ids.append(self.row_id(row))
+            for column in range(self.num_texts):
+                texts.append(self.text(row, column))
+                token_ids.append(self.ids(row, column))
         return replace(
             self,
-            row_ids=self.row_ids[:count],
-            texts=self.texts[:texts],
-            labels=self.labels[:count],
-            ends=self.ends[: texts + 1],
-            key=f"{self.key}, first {count}",
-            left_out=self.left_out + len(self) - count,
+            row_ids=row_ids,
+            texts=texts,
+            labels=self.labels[rows],
+            token_ids=np.concatenate(token_ids),
+            ends=np.cumsum([0, *map(len, token_ids)], dtype=np.int64),
+            key=f"{self.key}, rows {key_hash(rows.tolist())}",
+            left_out=self.left_out + len(self) - len(rows),
         )
 
     @property

@@ -73,7 +73,8 @@ def read(tasks: Sequence[Task], files: Paths, settings: MultitaskSettings, token
             skipped = len(examples.cache.skipped)
             rows = examples.cache.read
             if split != "train" and limit:
-                examples = replace(examples, cache=examples.cache.first(limit))
+                drawn = plan.random_subset(len(examples), limit, settings.training.seed, task.name, split)
+                examples = replace(examples, cache=examples.cache.subset(drawn))
             data[split][task.name] = examples
             longer, inputs = examples.truncated(task.pairs)
             if longer:

@@ -80,7 +80,9 @@ class DataSettings:
     """How many rows of the data are read."""
 
     limit: int = flag(0, "train on N rows of each training set, drawn by seed (0: all)")
-    limit_eval: int = flag(0, "for trials: evaluate and predict the first N rows of dev and test sets (0: all)")
+    limit_eval: int = flag(
+        0, "for trials: evaluate and predict N rows of each dev and test set, drawn by seed (0: all)"
+    )
 
     def __post_init__(self) -> None:
         require_range(self, "limit", 0)

@@ -19,7 +19,7 @@ from minbert.errors import UserError, suggestion
 from minbert.files import data_folder, data_path, expand_user, require_file, sha256_of
 from minbert.token_cache import Issue, ReaderReport, Row, TokenCache
 from minbert.tokenizer import Tokenizer
-from minbert.train import distributed, settings
+from minbert.train import distributed, plan, settings
 from minbert.train.run import InputFiles
 from minbert.train.settings import flag, names_in
 from minbert.train.start import InitialEncoder
@@ -133,7 +133,8 @@ def with_dev_pairs(
     if not len(train):
         raise UserError(f"{train.cache.source}: no usable row")
     limit = options.data.limit
-    pairs = read_dev_pairs(options.files, encoder.tokenizer, encoder.max_length, options.data.limit_eval)
+    eval_rows = {"limit": options.data.limit_eval, "seed": options.training.seed}
+    pairs = read_dev_pairs(options.files, encoder.tokenizer, encoder.max_length, **eval_rows)
     if options.training.selects_by_dev:
         pairs = replace(pairs, also_in=count_in_scored_sets(pairs, data_path(options.files.data)))
     if limit > len(train):
@@ -244,8 +245,8 @@ def find_dev_pairs(files: FileSettings) -> tuple[str, dict[str, Path]]:
     return name, paths
 
 
-def read_dev_pairs(files: FileSettings, tokenizer: Tokenizer, length: int, limit: int = 0) -> DevSets:
-    """The pairs that `--sts-dev` names, the first `limit` of each set (0: all).
+def read_dev_pairs(files: FileSettings, tokenizer: Tokenizer, length: int, *, limit: int = 0, seed: int = 0) -> DevSets:
+    """The pairs that `--sts-dev` names, `limit` of each set, drawn by seed (0: all).
 
     Raises `UserError` as `find_dev_pairs` does, and for what cannot be read.
     """
@@ -260,8 +261,7 @@ def read_dev_pairs(files: FileSettings, tokenizer: Tokenizer, length: int, limit
         cache = tokenised(path, "pair-score", tokenizer, "dev")
         if not len(cache):
             raise UserError(f"{path}: no usable row")
-        if limit:
-            cache = cache.first(limit)
+        cache = cache.subset(plan.random_subset(len(cache), limit, seed, dev_set, "dev"))
         pairs[dev_set] = Examples(cache, tokenizer.cls, tokenizer.sep, length)
     return DevSets(name, pairs, absent)
 

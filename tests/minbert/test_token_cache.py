@@ -67,7 +67,11 @@ def test_what_goes_in_comes_out(source: Path, tokenizer: Tokenizer, content: lis
         assert cache.skipped == tuple(skipped) and cache.report == (FACTS if FACTS in content else {})
         entry = cache.manifest_entry()
         assert (entry["read"], entry["kept"]) == (len(rows) + len(skipped), len(rows))
-        assert cache.first(1).read == cache.read == entry["read"]
+        assert cache.subset(np.arange(len(rows))) is cache
+        if len(rows) > 1:
+            last = cache.subset(np.array([len(rows) - 1]))
+            check(last, rows[-1:], tokenizer)
+            assert last.read == cache.read and last.key != cache.key
         assert entry["skipped"] == [{"line": item.line, "why": item.reason} for item in skipped]
 
 

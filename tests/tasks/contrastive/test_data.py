@@ -52,6 +52,23 @@ def test_course_set_and_single_file(read: Read, corpora: Path) -> None:
     assert dev.name == str(file) and len(dev) == 2 and dev.sha256 == dev.manifest_entry()["sha256"] == sha256_of(file)
 
 
+def test_limit_draws_pairs_by_seed(tiny: Path, tmp_path: Path) -> None:
+    file = write(tmp_path / "dev.csv", COURSE + "".join(f"{n}\t{n}\tA cat {n}.\tA dog.\t{n // 8}\n" for n in range(40)))
+    ids = {}
+    for seed, limit in ((1, 10), (1, 20), (2, 10)):
+        options = FileSettings(sts_dev=str(file))
+        (pairs,) = read_dev_pairs(options, Tokenizer.load(tiny), 32, limit=limit, seed=seed).pairs.values()
+        ids[seed, limit] = [int(row.id) for row in pairs.cache.rows()]
+    assert ids[1, 10] == sorted(ids[1, 10]) and set(ids[1, 10]) < set(ids[1, 20]) and ids[1, 10] != ids[2, 10]
+    assert max(ids[1, 10]) > 20, "a file may be sorted by score"
+
+
+def test_dev_rows_of_a_split_column(read: Read, tmp_path: Path) -> None:
+    header = "sentence1,sentence2,score,split\n"
+    file = write(tmp_path / "all.csv", header + "a,b,1,train\nc,d,2,dev\ne,f,3,test\n")
+    assert texts(read(str(file))) == {"sts": [("c", "d")]}
+
+
 def test_zh_reads_existing_dev_files(read: Read, corpora: Path) -> None:
     write(corpora / "zh/STS-B/STS-B.valid.data", "鸟在飞。\t鱼在游\t2\n鸟在飞。\t鸟飞\t4\n")
     alone = read("zh")
