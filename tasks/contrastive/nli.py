@@ -19,7 +19,7 @@ from torch import Tensor
 from minbert.errors import UserError
 from minbert.files import data_folder, data_path, expand_user, require_file
 from minbert.ragged import to_device
-from minbert.token_cache import Issue, Row
+from minbert.token_cache import Issue, ReaderReport, Row
 from minbert.train import cli, distributed, plan, start
 from minbert.train.loop import StepContext
 from minbert.train.plan import PlannedBatch
@@ -198,11 +198,14 @@ def read_pairs(pairs: list[Path], phrases: list[Path], data: str, encoder: Initi
     paths = [*pairs, *phrases]
     prefixes = [f"{path.name}:" if len(paths) > 1 else "" for path in paths]
 
-    def rows() -> Iterator[Row | Issue]:
-        opened = [open_as(path, "nli").rows_and_issues() for path in pairs]
+    def rows() -> Iterator[Row | Issue | ReaderReport]:
+        files = [open_as(path, "nli", "train") for path in pairs]
+        opened = [data.rows_and_issues() for data in files]
         for path in phrases:
-            texts = open_as(path, "single", classes=len(POLARITIES))
+            texts = open_as(path, "single", "train", classes=len(POLARITIES))
+            files.append(texts)
             opened.append(list(_as_pairs(texts.rows_and_issues(), evaluated)))
+        yield {"other_splits": sum(data.other_splits for data in files)}
         for file_rows, prefix in zip(opened, prefixes, strict=True):
             for row in file_rows:
                 if isinstance(row, Issue):

@@ -72,7 +72,8 @@ def read(files: TripletFiles, per_premise: str, tokenizer: Tokenizer, length: in
     rule = per_premise if files.kind == "nli" else ""
 
     def rows() -> Iterator[Row | Issue | ReaderReport]:
-        sources = [readers.open_as(path, files.kind).rows_and_issues() for path in files.paths]
+        opened = [readers.open_as(path, files.kind, "train") for path in files.paths]
+        sources = [data.rows_and_issues() for data in opened]
         if files.kind == "nli":
             merged = from_pairs(sources, per_premise, names=names)
         else:
@@ -81,7 +82,7 @@ def read(files: TripletFiles, per_premise: str, tokenizer: Tokenizer, length: in
             raise UserError(f"{', '.join(map(str, files.paths))}: no triplet can be made of the rows")
         yield from merged.triplets
         yield from merged.skipped
-        yield {"counts": merged.counts}
+        yield {"counts": merged.counts, "other_splits": sum(data.other_splits for data in opened)}
 
     cache, hashes = cache_rows(files.paths, rows(), ["triplets", files.kind, rule, *names], tokenizer)
     entry = {"files": hashes, "per_premise": rule, **cache.report, "skipped": cache.manifest_entry()["skipped"]}

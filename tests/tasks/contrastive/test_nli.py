@@ -159,3 +159,11 @@ def test_original_files_are_the_default(initial: InitialEncoder, tmp_path: Path,
     assert texts_of(read_pairs(paths, [], "", initial).examples) == [row[:2] for row in PAIRS[2:]] * len(folders)
     joined = write_pairs(tmp_path / "nli/nli-pairs.tsv", PAIRS)
     assert find_pairs(files) == [joined], "the joined file comes first"
+
+
+def test_a_split_column_keeps_training_rows(initial: InitialEncoder, tmp_path: Path) -> None:
+    pairs = write(tmp_path / "p.csv", "premise,hypothesis,label,split\na,b,neutral,train\nc,d,neutral,test\n")
+    phrases = write(tmp_path / "s.csv", "text,label,split\ne,1,dev\nf,1,train\n")
+    examples, entry = read_pairs([pairs], [phrases], str(tmp_path), initial)
+    assert texts_of(examples) == [("a", "b"), ("f", "")]
+    assert (entry["read"], entry["kept"], entry["left_out"]) == (4, 2, 2)

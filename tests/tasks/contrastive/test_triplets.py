@@ -191,6 +191,18 @@ def test_every_triplet_is_kept_or_listed(initial: InitialEncoder, tmp_path: Path
     assert sorted(row["line"] for row in entry["skipped"]) == [4, 5, 6]
 
 
+@pytest.mark.parametrize("kind", ["triplet", "nli"])
+def test_a_split_column_keeps_training_rows(initial: InitialEncoder, tmp_path: Path, kind: str) -> None:
+    header, rows = ["anchor", "positive", "negative"], TRIPLETS
+    if kind == "nli":
+        header, rows = ["premise", "hypothesis", "label"], PAIRS[:4]
+    whole = read([write_table(tmp_path / "train.csv", header, rows)], initial)
+    further = [[*row, "train"] for row in rows] + [["A test.", "A cat.", rows[0][2], "test"]]
+    examples, entry = read([write_table(tmp_path / "all.csv", [*header, "split"], further)], initial)
+    assert texts_of(examples) == texts_of(whole.examples) and entry["counts"] == whole.entry["counts"]
+    assert entry["other_splits"] == 1
+
+
 def test_files_of_different_kinds_are_refused(tmp_path: Path) -> None:
     with_negatives = write_table(tmp_path / "hard.csv", ["sent0", "sent1", "hard_neg"], TRIPLETS)
     without = write_table(tmp_path / "two.csv", ["anchor", "positive"], [row[:2] for row in TRIPLETS])
