@@ -1,10 +1,15 @@
 """Semantic textual similarity: the STS benchmark in the course's split, scores 0 to 5; metric: Pearson's r."""
 
+from pathlib import Path
+
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from minbert.errors import UserError
+from minbert.tokenizer import Tokenizer
+from tasks.examples import Examples
 from tasks.task import LEADERBOARD_ROW, Files, PairTask
 
 
@@ -36,6 +41,14 @@ class Similarity(PairTask):
         LEADERBOARD_ROW,
     )
     kind = "pair-score"
+
+    def open(self, path: Path, split: str, tokenizer: Tokenizer, max_length: int) -> Examples:
+        """As of `Task`. Raises `UserError` for training scores on a scale from 0 to 1, as Hugging Face's stsb has."""
+        examples = super().open(path, split, tokenizer, max_length)
+        # r does not depend on the scale, so it matters in training alone
+        if split == "train" and examples.labels.max() <= 1:
+            raise UserError(f"{path}: the scores are from 0 to 1, not from 0 to 5; multiply them by 5")
+        return examples
 
     def head(self, width: int, dropout: float) -> nn.Module:
         """The head for pairs, its output scaled to 0..5."""

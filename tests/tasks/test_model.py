@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from transformers import BertConfig
 from transformers import BertModel as Theirs
 
-from minbert import AdamW, BertModel, Ragged
+from minbert import AdamW, BertModel, Ragged, UserError
 from minbert.tokenizer import Tokenizer
 from minbert.train import distributed
 from minbert.train.loop import LoopState, StepContext
@@ -271,6 +271,17 @@ def test_kept_outputs_are_the_latest_evaluation(make: Callable, examples: dict) 
     kept = evaluation.outputs_of_kept(LoopState(step=9, kept_step=9))
     assert kept.keys() == again.keys() and all(np.array_equal(kept[key], again[key]) for key in again)
     assert not evaluation.outputs_of_kept(LoopState(step=9, kept_step=4)), "the latest outputs are of other weights"
+
+
+def test_scores_up_to_one_are_refused(tiny: Path, tmp_path: Path) -> None:
+    """Hugging Face's stsb has scores from 0 to 1; similarity is trained on the scale 0 to 5."""
+    task, tokenizer = TASKS["sts"](), Tokenizer.load(tiny)
+    path = tmp_path / "stsb.csv"
+    path.write_text("sentence1,sentence2,score\na,b,0.76\nc,d,1.0\ne,f,0.0\n")
+    with pytest.raises(UserError, match=r"stsb\.csv: .* from 0 to 1.*multiply them by 5"):
+        task.open(path, "train", tokenizer, 24)
+    path.write_text("sentence1,sentence2,score\na,b,0.76\nc,d,1.2\n")
+    assert task.open(path, "train", tokenizer, 24).labels.tolist() == [0.76, 1.2]
 
 
 def test_probabilities_equal_torch_softmax() -> None:
