@@ -154,7 +154,7 @@ def unknown_format(table: Table, request: Request) -> UserError:
     if kind == "lines":
         return UserError(f"{path}: is a table; a file of texts has one on each line")
     by_semicolon = [cell.strip().strip('"') for cell in table.line.split(";")]
-    if len(by_semicolon) > 1 and not HEADER_NAMES.isdisjoint(by_semicolon):
+    if len(by_semicolon) > 1 and (len(table.names) == 1 or not HEADER_NAMES.isdisjoint(by_semicolon)):
         return UserError(f"{path}:1: the columns are separated by semicolons; separate them by commas or tabs")
     role = _missing_column(table.names, request)
     accepted = KINDS[kind].label if role == "label" else KINDS[kind].texts[role]
@@ -165,4 +165,6 @@ def unknown_format(table: Table, request: Request) -> UserError:
             f"{path}:1: the file has no header; its first line must name the columns, one of them {wanted}"
         )
     names = format_list(table.names[:_NAMES_SHOWN])
-    return UserError(f"{path}:1: no column {wanted}: rename the header's, {names}")
+    return UserError(
+        f"{path}:1: no column {wanted}: the first line must have the names of the columns, and has {names}"
+    )

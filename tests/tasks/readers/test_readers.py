@@ -160,7 +160,9 @@ def test_empty_and_missing_files_are_errors(write: Callable, refusal: Callable, 
         ("a.json", b'[{"sentence": "x", "label": 1}]', "is a JSON array"),
         ("a.json", b'[\n  {"sentence": "x", "label": 1}\n]', "is a JSON array"),
         ("a.csv", b"sentence;label\nx;1\n", "separated by semicolons"),
+        ("a.csv", b"a fine film;1\n", "separated by semicolons"),
         ("a.csv", b"a fine film, really,1\n", "has no header"),
+        ("a.csv", b"a fine film,positive\n", "names of the columns"),
     ],
 )
 def test_other_formats_are_named(write: Callable, refusal: Callable, name: str, content: bytes, what: str) -> None:
