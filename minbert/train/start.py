@@ -122,8 +122,8 @@ def begin_run(run: OpenRun[Any], encoder: InitialEncoder, inputs: InputFiles, **
     """Begin or resume the run: check its identity, find the newest whole checkpoint, write what is needed to repeat it.
 
     `inputs` are all files that were read besides the encoder; `sections` are further parts of the manifest, and those
-    that are None are left out. `variables` holds `$DATA_DIR` if the command has no `--data`, because the command then
-    depends on it. Raises `UserError` if the run's folder was started with other settings or data.
+    that are None are left out. `variables` holds `$NLTK_DATA`, and `$DATA_DIR` if the command has no `--data`, because
+    the command depends on them. Raises `UserError` if the run's folder was started with other settings or data.
     """
     settings = run.settings
     training = settings.training
@@ -146,6 +146,8 @@ def begin_run(run: OpenRun[Any], encoder: InitialEncoder, inputs: InputFiles, **
     variables = {}
     if data_dir and not settings.files.data:
         variables["DATA_DIR"] = data_dir
+    if os.environ.get("NLTK_DATA"):
+        variables["NLTK_DATA"] = os.environ["NLTK_DATA"]
     manifest = {
         "command": run.parsed.command,
         "preset": run.parsed.preset,

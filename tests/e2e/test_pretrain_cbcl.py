@@ -23,6 +23,7 @@ from transformers import BertModel
 import minbert
 from minbert.files import sha256_of
 from tasks import predict, record
+from tasks.report import page
 from tests.e2e.conftest import ROOT, SAMPLE, script_of
 
 Script = Callable[..., Any]
@@ -49,6 +50,13 @@ def test_plain_command_needs_wordnet(script: Script, no_wordnet: Path) -> None:
     assert run.code == 0, run.err
     assert run.manifest()["preset"] == "cbcl-synonyms"
     assert "next: " not in run.out, "stage two has no data here"
+
+
+def test_page_repeats_wordnets_folder(script: Script, no_wordnet: Path) -> None:
+    folder = SAMPLE / "nltk_data"
+    run = script(PRETRAIN, "--data", no_wordnet, *SHORT[2:], data=False, NLTK_DATA=str(folder))
+    assert run.code == 0, run.err
+    assert f"NLTK_DATA={folder}" in shlex.split(page.command(run.manifest()))
 
 
 def cosines_of(encoder: minbert.Encoder, pairs: list[tuple[str, ...]]) -> np.ndarray:
