@@ -4,6 +4,8 @@ python -m tasks.ensemble runs/a runs/b runs/c --out runs/ensemble
 python -m tasks.ensemble runs/a runs/b runs/c --out runs/ensemble --no-texts
 """
 
+import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,6 +21,7 @@ from minbert.train import cli
 from tasks import compare, evaluate, metrics, predict, record
 from tasks.intervals import RESAMPLES
 from tasks.record import Predictions, TaskScores
+from tasks.report import page
 from tasks.runs import task_scores
 from tasks.tables import MISSING, Table, number
 from tasks.task import Task
@@ -139,7 +142,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="the folder to write")
     parser.add_argument("--data", metavar="DIR", type=Path, help="where the data are now (default: as in the runs)")
     parser.add_argument("--no-texts", action="store_true", help="leave the sentences of the data out")
-    options = parser.parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    options = parser.parse_args(words)
 
     # check
     names = distinct_names(options.runs)
@@ -162,11 +166,21 @@ def main(arguments: list[str] | None = None) -> None:
         paths[name, split] = options.out / "predictions" / record.prediction_file(ensemble.tasks[name], split)
         if options.no_texts:
             rows[name, split] = replace(rows[name, split], texts=[()] * len(rows[name, split]))
+    ensemble = Member(ensemble.name, ensemble.tasks, rows)
     record.save(options.out, ensemble.tasks, rows, paths)
     write_json(options.out / "scores.json", content)
+    compared = differences(ensemble, members)
+    page.write_ensemble(
+        options.out / "report.html",
+        ensemble.dev_scores,
+        content["dev_norm"],
+        [table(content), compared],
+        {run: predict.kept(run)[0] for run in options.runs},
+        shlex.join(["python", "-m", "tasks.ensemble", *words]),
+    )
     cli.say(f"{evaluate.tables(content['tasks'])}\n\n{table(content).terminal()}")
-    cli.say(f"\n{differences(ensemble, members).terminal()}\n")
-    cli.say(f"predictions in {options.out / 'predictions'}")
+    cli.say(f"\n{compared.terminal()}\n")
+    cli.say(f"predictions in {options.out / 'predictions'}, report: {options.out / 'report.html'}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Sentence pairs with human scores: seven English sets and five Chinese ones."""
+"""Sentence pairs with human scores: seven English sets, five Chinese ones, and a user's file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from minbert.errors import UserError
+from minbert.files import require_file
 from minbert.token_cache import Row
 from tasks import readers
 from tasks.benchmarks.common import choose
-from tasks.readers import chinese, senteval
+from tasks.readers import DataFile, chinese, senteval
 
 ENGLISH = senteval.SCORED
 # STS-B alone is the name of the English set
@@ -33,7 +34,7 @@ class ScoredSet:
     gold: np.ndarray
     subsets: Mapping[str, int] = field(default_factory=dict)
     skipped: int = 0
-    file: str = ""  # the file of a Chinese set, of which several forms are in circulation
+    file: str = ""  # of a Chinese set, of which several forms are in circulation, and of `--pairs`
 
     @property
     def texts(self) -> list[str]:
@@ -58,6 +59,12 @@ def read(folder: Path, names: Sequence[str]) -> list[ScoredSet]:
     return [_read_set(folder, name) for name in names]
 
 
+def read_pairs(path: Path) -> ScoredSet:
+    """A file of pairs with human scores, as a set of its name. Raises `UserError` as `readers.open_as` does."""
+    data = readers.open_as(require_file(path, "--pairs"), "pair-score")
+    return _scored_set(path.name, {path.name: data}, str(path))
+
+
 def _read_set(folder: Path, name: str) -> ScoredSet:
     file = ""
     if name in CHINESE:
@@ -66,6 +73,10 @@ def _read_set(folder: Path, name: str) -> ScoredSet:
         parts = {name: readers.open_as(path, "pair-score")}
     else:
         parts = senteval.scored(folder, name)
+    return _scored_set("SICK-R" if name == "SICK" else name, parts, file)
+
+
+def _scored_set(name: str, parts: Mapping[str, DataFile], file: str) -> ScoredSet:
     kept: list[Row] = []
     skipped = 0
     subsets = {}
@@ -76,7 +87,7 @@ def _read_set(folder: Path, name: str) -> ScoredSet:
     if not kept:
         raise UserError(f"{name}: no scored pair")
     return ScoredSet(
-        name="SICK-R" if name == "SICK" else name,
+        name=name,
         ids=[row.id for row in kept],
         pairs=[(row.texts[0], row.texts[1]) for row in kept],
         gold=np.array([row.label for row in kept], dtype=np.float64),

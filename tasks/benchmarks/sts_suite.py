@@ -2,6 +2,7 @@
 
 python -m tasks.benchmarks.sts_suite --encoder runs/cbcl/encoder --data DIR
 python -m tasks.benchmarks.sts_suite --encoder minilm runs/cbcl --pooler mean,cls --sets STS-B,SICK --data DIR
+python -m tasks.benchmarks.sts_suite --encoder minilm --pairs my-pairs.csv
 
 The score of a set is one correlation over the pairs of all its subsets ("all" of SentEval), as SimCSE (appendix B),
 ConSERT and SelfCCL report it. SentEval's other two are given too: the mean over subsets, and the mean weighted by
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from minbert.files import data_folder
+from minbert.files import data_folder, expand_user
 from minbert.train import cli
 from tasks import charts, intervals, metrics, readers
 from tasks.benchmarks import common, sets
@@ -39,17 +40,27 @@ NOTE = "One correlation over all pairs of a set (SimCSE, appendix B; ConSERT and
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """The flags, checked. Raises `UserError` for a mistake."""
     parser = common.parser("sts_suite", "Cosines of sentence pairs against human scores.")
-    parser.add_argument("--sets", default="en", metavar="NAMES", help=f"{sets.NAMES_HELP} (default: en)")
+    names = f"{sets.NAMES_HELP} (default: en, or none with --pairs)"
+    parser.add_argument("--sets", default="", metavar="NAMES", help=names)
+    pairs = "your own pairs: a table with two texts and a score from 0 to 5, as of --sts-dev"
+    parser.add_argument("--pairs", default="", metavar="FILE", help=pairs)
     options = common.parse(parser, arguments)
-    options.sets = sets.set_names(options.sets)
+    if not options.sets and not options.pairs:
+        options.sets = "en"
+    options.sets = sets.set_names(options.sets) if options.sets else []
     return options
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Score the encoders set by set, and write `sts.json`, `sts.md` and the scatters."""
     options = parse(arguments)
-    folder = data_folder(options.data)
-    scored_sets = sets.read(folder, options.sets)
+    folder = None
+    scored_sets: list[ScoredSet] = []
+    if options.pairs:
+        scored_sets.append(sets.read_pairs(expand_user(options.pairs)))
+    if options.sets:
+        folder = data_folder(options.data)
+        scored_sets += sets.read(folder, options.sets)
     encoders = common.load_encoders(options)
     cache = EmbeddingCache(encoders)
 
@@ -63,7 +74,7 @@ def main(arguments: list[str] | None = None) -> None:
         for encoder in encoders:
             cli.say(describe(encoder, scored, scores))
         content["sets"][scored.name] = {"pairs": len(scored.gold), "skipped": scored.skipped, "file": scored.file}
-        if scored.name == "SICK-R":
+        if scored.name == "SICK-R" and folder is not None:
             by_relation, examples = sick_frames(scored, read_relations(folder, scored), cosines)
             content["sick"] = {"relations": records(by_relation), "examples": records(examples)}
             tables = sick_tables(by_relation, examples)

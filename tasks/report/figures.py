@@ -39,15 +39,36 @@ class Figure:
         return "data:image/svg+xml;base64," + b64encode(self.svg).decode()
 
 
+@dataclass(frozen=True)
+class Curve:
+    """(step, value) of a loss or a metric, and a level to compare it with and its name."""
+
+    title: str
+    unit: str
+    points: Points
+    colour: str
+    level: tuple[float, str] | None = None
+
+
 # --- how a run was trained
 
 
 def training_figures(run: Run) -> list[Figure]:
-    """Losses, evaluations, and stage one's curriculum."""
-    return [*loss_figures(run), *evaluation_figures(run), *triplet_figures(run)]
+    """Losses and evaluations of several points, and stage one's curriculum."""
+    steps: dict[str, Any] = {
+        "evaluations": [row["step"] for row in run.evaluations],
+        "kept": run.kept_step,
+        "last": run.manifest["plan"]["steps"],
+    }
+    figures = []
+    for line in [*loss_curves(run), *evaluation_curves(run)]:
+        if len(line.points) > 1:
+            svg = curve(line.unit, line.points, line.colour, level=line.level, **steps)
+            figures.append(Figure(line.title, svg))
+    return [*figures, *triplet_figures(run)]
 
 
-def loss_figures(run: Run) -> list[Figure]:
+def loss_curves(run: Run) -> list[Curve]:
     """The training loss of each task, or of stage one with the loss of a random guess."""
     chance = run.scores.get("chance_loss")
     if run.multitask:
@@ -57,11 +78,8 @@ def loss_figures(run: Run) -> list[Figure]:
         for row in run.train:
             keys.update(key for key in row if key.endswith("/loss"))
         names = sorted(key.removesuffix("/loss") for key in keys)
-    figures = []
+    curves = []
     for name in names:
-        values = points(run.train, f"{name}/loss")
-        if not values:
-            continue
         title = "training loss"
         unit = "mean loss"
         level = None
@@ -73,16 +91,16 @@ def loss_figures(run: Run) -> list[Figure]:
             task = run.tasks[name]
             title = f"{task.title}: training loss"
             unit = "mean loss (nats)" if task.classes else "mean loss (points²)"
-        figures.append(Figure(title, curve(unit, values, _colour(run, name), level=level, **_steps(run))))
-    return figures
+        curves.append(Curve(title, unit, points(run.train, f"{name}/loss"), _colour(run, name), level))
+    return curves
 
 
-def evaluation_figures(run: Run) -> list[Figure]:
+def evaluation_curves(run: Run) -> list[Curve]:
     """The metrics of the evaluations, with stage one's value before training at step 0."""
     names: dict[str, None] = {}  # a set in order of appearance
     for row in run.evaluations:
         names |= dict.fromkeys(row)
-    figures = []
+    curves = []
     for name in names:
         if name in _NOT_METRICS:
             continue
@@ -90,10 +108,9 @@ def evaluation_figures(run: Run) -> list[Figure]:
         before = run.changes.get(name, {}).get("before")
         if before is not None:
             values.insert(0, (0, before))
-        if values:
-            title, unit = describe_metric(run, name)
-            figures.append(Figure(title, curve(unit, values, _colour(run, name), **_steps(run))))
-    return figures
+        title, unit = describe_metric(run, name)
+        curves.append(Curve(title, unit, values, _colour(run, name)))
+    return curves
 
 
 def triplet_figures(run: Run) -> list[Figure]:
@@ -127,15 +144,6 @@ def _colour(run: Run, name: str) -> str:
     if name not in run.tasks:
         return BLUE
     return SLOTS[list(run.tasks).index(name) % len(SLOTS)]
-
-
-def _steps(run: Run) -> dict[str, Any]:
-    """What all curves of a run show of its steps."""
-    return {
-        "evaluations": [row["step"] for row in run.evaluations],
-        "kept": run.kept_step,
-        "last": run.manifest["plan"]["steps"],
-    }
 
 
 def curve(
@@ -189,6 +197,9 @@ def mix(shares: Sequence[Sequence[float]]) -> bytes:
         axes.set(xlabel="epoch", ylim=(0, 1))
         axes.yaxis.set_major_formatter(charts.percent)
         charts.thousands(axes.xaxis)
+        if len(epochs) <= 10:
+            # a single bar would get several ticks with the label 1
+            axes.set_xticks(epochs)
         charts.legend(axes, 3, handlelength=0.8, handletextpad=0.4)
     return svg.getvalue()
 

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,38 +52,66 @@ def write_report(folder: Path, out: Path | None = None, *, texts: bool = True) -
 
 def build(run: Run, *, texts: bool = True, resamples: int = RESAMPLES) -> str:
     """The page of a run. Without `texts` it holds no sentence."""
-    sections = []
-    for task in run.tasks.values():
-        if task.rows is not None or task.per_class:
-            sections.append(task_section(task, texts=texts))
     return _TEMPLATES.get_template("report.html").render(
         run=run,
-        cards=score_cards(run, resamples),
+        name=run.name,
+        lead="Multitask fine-tuning." if run.multitask else "Contrastive pre-training.",
+        cards=score_cards(run.tasks, run.dev_norm, resamples),
         resamples=f"{resamples:,}",
         by_dev_pairs=run.manifest["selection"]["by_dev_pairs"],
-        first_weights=first_weights(run),
-        changes=change_table(run),
+        first_weights=first_weights(run.folder, run.manifest),
+        tables=[change_table(run)],
         facts=facts(run),
-        tasks=sections,
+        tasks=task_sections(run.tasks, texts=texts),
         training=figures.training_figures(run),
+        single_points=single_points(run),
         data=data_table(run),
+        data_files=data_files(run),
         data_lines=data_lines(run),
         command=command(run.manifest),
         settings=json.dumps(run.settings, indent=2, ensure_ascii=False),
     )
 
 
+def write_ensemble(
+    path: Path,
+    tasks: Mapping[str, TaskScores],
+    norm: float,
+    tables: Sequence[Table],
+    members: Mapping[Path, dict[str, Any]],
+    typed: str,
+) -> None:
+    """Write the page of an ensemble: its scores, `tables` that compare it with its members, and its dev rows.
+
+    `members` are the folders and manifests of its runs; `typed` is its command.
+    """
+    html = _TEMPLATES.get_template("report.html").render(
+        run=None,
+        name=path.resolve().parent.name,
+        lead=f"Ensemble of {len(members)} runs.",
+        cards=score_cards(tasks, norm, RESAMPLES),
+        resamples=f"{RESAMPLES:,}",
+        by_dev_pairs=any(manifest["selection"]["by_dev_pairs"] for manifest in members.values()),
+        first_weights=first_weights(*next(iter(members.items()))),
+        tables=tables,
+        facts=[],
+        tasks=task_sections(tasks, texts=all(all(task.rows.texts) for task in tasks.values() if task.rows)),
+        command=typed,
+    )
+    write_atomic(path, html)
+
+
 # --- scores
 
 
-def score_cards(run: Run, resamples: int) -> list[dict[str, Any]]:
+def score_cards(tasks: Mapping[str, TaskScores], norm: float | None, resamples: int) -> list[dict[str, Any]]:
     """The scores: the dev norm of stage two, and each task's."""
-    by_task, dev_norm = compare.score_intervals(run.tasks, norm=run.multitask, resamples=resamples)
+    by_task, norm_interval = compare.score_intervals(tasks, norm=norm is not None, resamples=resamples)
     cards = []
-    if run.multitask:
-        notes = ["mean of the accuracies and (r + 1) / 2", *_interval_note(dev_norm)]
-        cards.append({"title": DEV_NORM, "score": _score(run.dev_norm), "notes": notes, "main": True})
-    for name, task in run.tasks.items():
+    if norm is not None:
+        notes = ["mean of the accuracies and (r + 1) / 2", *_interval_note(norm_interval)]
+        cards.append({"title": DEV_NORM, "score": _score(norm), "notes": notes, "main": True})
+    for name, task in tasks.items():
         notes = [f"{task.metric} on {task.count:,} rows", *_interval_note(by_task[name])]
         if task.before is not None:
             note = f"{number(task.before, 4)} before training"
@@ -99,6 +128,16 @@ def _score(value: float | None) -> str:
 
 def _interval_note(interval: Interval | None) -> list[str]:
     return [] if interval is None else [f"95% interval {interval.text()}"]
+
+
+def single_points(run: Run) -> Table:
+    """The curves of a single point, which are no figures: a loss of a short run, or a score that was measured once."""
+    rows = []
+    for curve in [*figures.loss_curves(run), *figures.evaluation_curves(run)]:
+        if len(curve.points) == 1:
+            step, value = curve.points[0]
+            rows.append({"curve": curve.title, "value": f"{number(value, 4)}", "unit": curve.unit, "step": f"{step:,}"})
+    return Table("Measured at one step", pd.DataFrame(rows))
 
 
 def change_table(run: Run) -> Table:
@@ -121,10 +160,10 @@ def change_table(run: Run) -> Table:
     return Table("", pd.DataFrame(rows))
 
 
-def first_weights(run: Run) -> str:
-    """A note on the pre-training data of the original weights; only MiniLM's is known."""
-    ancestors = [manifest for _, manifest in manifests.manifests_behind(run.folder)]
-    first = ancestors[-1] if ancestors else run.manifest
+def first_weights(folder: Path, manifest: dict[str, Any]) -> str:
+    """A note on the pre-training data of the original weights of a run; only MiniLM's is known."""
+    ancestors = [ancestor for _, ancestor in manifests.manifests_behind(folder)]
+    first = ancestors[-1] if ancestors else manifest
     settings = first["all_settings"]
     is_minilm = settings.get("weights") == "minilm" and not settings.get("encoder")
     return _MINILM if is_minilm else ""
@@ -231,6 +270,11 @@ class TaskSection:
     errors: Table | None
 
 
+def task_sections(tasks: Mapping[str, TaskScores], *, texts: bool) -> list[TaskSection]:
+    """What the page shows of each task with dev rows or classes."""
+    return [task_section(task, texts=texts) for task in tasks.values() if task.rows is not None or task.per_class]
+
+
 def task_section(task: TaskScores, *, texts: bool) -> TaskSection:
     """Figure and tables of a task; without `texts` no sentence of the data is in them."""
     figure = None
@@ -281,7 +325,7 @@ def worst_errors(task: TaskScores, rows: PredictedRows, *, texts: bool) -> Table
 
 
 def data_table(run: Run) -> Table:
-    """The data sets of a run, with the rows read, kept, labelled, skipped and noted, and their files."""
+    """The data sets of a run, with the rows read, kept, labelled, skipped and noted."""
     rows = []
     for name, entry in manifests.data_entries(run.manifest).items():
         counts = entry.get("counts", {})
@@ -295,10 +339,17 @@ def data_table(run: Run) -> Table:
         row = {"set": name}
         for title, count in numbers_of_rows.items():
             row[title] = MISSING if count is None else f"{count:,}"
-        files = manifests.files_of(entry)
-        row["file"] = ", ".join(f"{file['file']} (sha256 {file['sha256'][:12]}…)" for file in files) or MISSING
         rows.append(row)
     return Table("", pd.DataFrame(rows))
+
+
+def data_files(run: Run) -> list[str]:
+    """The files of the data sets, with the first digits of their hashes."""
+    lines = []
+    for name, entry in manifests.data_entries(run.manifest).items():
+        for file in manifests.files_of(entry):
+            lines.append(f"{name}: {file['file']} (sha256 {file['sha256'][:12]}…)")
+    return lines
 
 
 def data_lines(run: Run) -> list[str]:
@@ -325,12 +376,9 @@ def command(manifest: dict[str, Any]) -> str:
     threads = manifest["environment"].get("threads")
     if threads:
         variables["OMP_NUM_THREADS"] = str(threads)
-    # a console command, such as minbert-train, or a script
-    installed = words[0].startswith("minbert-")
-    launcher = [] if installed else ["python"]
     if _processes(manifest) > 1:
+        # a console command, such as minbert-train, or python and a script
         launcher = ["torchrun", "--nproc-per-node", str(_processes(manifest))]
-        if installed:
-            launcher.append("--no-python")
+        words = [*launcher, "--no-python", *words] if words[0].startswith("minbert-") else [*launcher, *words[1:]]
     assignments = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
-    return " ".join([*assignments, shlex.join([*launcher, *words])])
+    return " ".join([*assignments, shlex.join(words)])

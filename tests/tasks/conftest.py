@@ -48,7 +48,7 @@ def _write(folder: Path, settings: dict[str, Any], data: dict[str, Any], metrics
     """Write the manifest and the metrics of a run."""
     folder.mkdir(parents=True)
     manifest = {
-        "command": "multitask_train.py --data 'my data' --resume --run-dir runs/x",
+        "command": "python multitask_train.py --data 'my data' --resume --run-dir runs/x",
         "preset": "default",
         "settings": {name: value for name, value in settings.items() if name != "run_dir"},
         "all_settings": settings,

@@ -3,6 +3,7 @@
 python -m pytest --import-mode=importlib tests/tasks/test_ensemble.py
 """
 
+import html
 import itertools
 import json
 from pathlib import Path
@@ -32,7 +33,15 @@ def runs(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folders = []
     for seed, pairs in enumerate(("cross", "bi", "paper")):
         torch.manual_seed(seed)
-        folders.append(finished_run(tmp_path_factory.mktemp("runs") / f"run-{seed}", tiny, pairs, data=data))
+        folders.append(
+            finished_run(
+                tmp_path_factory.mktemp("runs") / f"run-{seed}",
+                tiny,
+                pairs,
+                data=data,
+                selection={"by_dev_pairs": True},
+            )
+        )
     return folders
 
 
@@ -72,6 +81,17 @@ def test_ensemble_is_mean_of_members(runs: list[Path], tmp_path: Path) -> None:
             ]
     assert scores["dev_norm"] == pytest.approx((expected["sst"] + expected["quora"] + (expected["sts"] + 1) / 2) / 3)
     assert [*scores["members"]] == ["run-0", "run-1"]
+    page = (out / "report.html").read_text()
+    assert f">{scores['dev_norm']:.4f}<" in page and f">{scores['members']['run-1']['dev_norm']:.4f}<" in page
+    assert f"python -m tasks.ensemble {runs[0]} {runs[1]} --out {out}" in page
+    assert any(html.escape(texts[0]) in page for texts in rows.texts)
+
+
+def test_ensemble_without_texts(runs: list[Path], tmp_path: Path) -> None:
+    ensemble.main([*map(str, runs[:2]), "--out", str(tmp_path), "--no-texts"])
+    text = (tmp_path / "report.html").read_text()
+    for line in (COURSE / "ids-sst-dev.csv").read_text().splitlines()[1:]:
+        assert line.split("\t")[2] not in text
 
 
 def test_members_score_as_their_runs(runs: list[Path]) -> None:

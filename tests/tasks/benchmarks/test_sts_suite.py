@@ -155,9 +155,24 @@ def test_chinese_sets(tiny: Path, folder: Path, tmp_path: Path) -> None:
     assert sets.set_names("zh") == list(sets.CHINESE)
 
 
+def test_file_of_own_pairs(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATA_DIR", str(tmp_path / "nowhere"))  # no data folder is needed
+    pairs = [("the cat sat", "a dog"), ("the cat sat", "the cat sat on the mat"), ("a bird", "the dog"), ("a", "a dog")]
+    gold = [0.0, 0.9, 0.25, 0.5]
+    lines = [f"{a},{b},{score}" for (a, b), score in zip(pairs, gold, strict=True)]
+    (tmp_path / "own.csv").write_text("\n".join(["sentence1,sentence2,score", *lines]) + "\n")
+    flags = f"--encoder {tiny} --pooler mean --resamples 0 --out {tmp_path} --pairs {tmp_path / 'own.csv'}"
+    sts_suite.main(flags.split())
+    content = results(tmp_path)
+    assert content["sets"] == {"own.csv": {"pairs": 4, "skipped": 0, "file": str(tmp_path / "own.csv")}}
+    rho = stats.spearmanr(plain_cosines(tiny, "mean", pairs), gold).statistic
+    assert values(content, "spearman") == {"own.csv": pytest.approx(rho)}
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
+        ("--pairs {file}.csv", "--pairs {file}.csv: "),
         ("--sets STS17", "--sets: 'STS17'"),
         ("--data {file}/data", "--data {file}/data: "),
         ("--out {file}/results", "--out {file}/results/sts.json: "),

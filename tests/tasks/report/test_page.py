@@ -15,7 +15,7 @@ import pytest
 from minbert.errors import UserError
 from tasks.record import TaskScores
 from tasks.report import __main__ as command
-from tasks.report import page
+from tasks.report import figures, page
 from tasks.runs import Run, read_run
 from tests.tasks.conftest import HOSTILE, change_manifest, make_rows
 
@@ -130,6 +130,32 @@ def test_command_writes_one_file(multitask: MakeRun, tmp_path: Path, capsys: pyt
     for arguments in ([str(tmp_path / "no")], [str(folder)], [str(folder), "--out", str(tmp_path)]):
         with pytest.raises(UserError):
             command.main(arguments)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "processes", "repeated"),
+    [
+        ("python a.py --resume --data 'my data'", 1, "OMP_NUM_THREADS=2 python a.py --data 'my data'"),
+        ("python a.py", 2, "OMP_NUM_THREADS=2 torchrun --nproc-per-node 2 a.py"),
+        ("minbert-train", 1, "OMP_NUM_THREADS=2 minbert-train"),
+        ("minbert-train", 2, "OMP_NUM_THREADS=2 torchrun --nproc-per-node 2 --no-python minbert-train"),
+    ],
+)
+def test_command_can_be_typed_again(recorded: str, processes: int, repeated: str) -> None:
+    settings = {"number of processes": processes}
+    manifest = {"command": recorded, "settings": settings, "environment": {"threads": 2}}
+    assert page.command(manifest) == repeated
+
+
+def test_single_points_are_no_curves(multitask: MakeRun) -> None:
+    folder = multitask()
+    (folder / "metrics.jsonl").write_text('{"kind": "train", "step": 7, "sst/loss": 1.5}\n')
+    run = read_run(folder)
+    assert figures.training_figures(run) == []
+    assert page.single_points(run).rows.values.tolist() == [
+        ["sentiment: training loss", "1.5000", "mean loss (nats)", "7"]
+    ]
+    assert "1.5000" in build(run)
 
 
 TEXTS = {
