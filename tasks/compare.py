@@ -3,7 +3,8 @@
 python -m tasks.compare runs/multitask runs/cbcl-multitask
 python -m tasks.compare runs/a/seed-1 runs/a/seed-2 runs/b/seed-1 runs/b/seed-2
 
-Runs that differ by their seed alone are one row, with mean and standard deviation. TensorBoard compares the curves.
+Runs that differ by their seed alone are one row, with mean and standard deviation; a second table has a row for each.
+TensorBoard compares the curves.
 """
 
 import re
@@ -23,7 +24,7 @@ from tasks.intervals import RESAMPLES, Interval, interval
 from tasks.metrics import DEV_NORM
 from tasks.record import PredictedRows, TaskScores
 from tasks.runs import Run, read_run
-from tasks.tables import MISSING, Table, between, number
+from tasks.tables import MISSING, Table, between, number, wide
 
 TasksScores = Mapping[str, TaskScores]
 """Task name -> dev scores, in the order of the tasks."""
@@ -294,7 +295,8 @@ def as_frame(groups: Mapping[str, Sequence[Run]]) -> pd.DataFrame:
             if run.multitask:
                 scores[DEV_NORM] = run.dev_norm
             for metric, score in scores.items():
-                rows.append({"group": group, "seed": _seed(run), "metric": metric, "value": score})
+                row = {"group": group, "run": run.name, "seed": _seed(run), "metric": metric, "value": score}
+                rows.append(row)
     return pd.DataFrame(rows).astype({"value": float})
 
 
@@ -311,6 +313,12 @@ def score_table(groups: Mapping[str, Sequence[Run]], summary: pd.DataFrame) -> T
     if (summary["seeds"] > 1).any():
         notes.append("± is the standard deviation over seeds.")
     return Table("Scores on the dev rows", pd.DataFrame(rows), tuple(notes), left=2)
+
+
+def run_table(frame: pd.DataFrame) -> Table:
+    """A row for each run of `as_frame`: its seed, and its scores."""
+    rows = wide(frame.assign(seed=frame["seed"].astype(str)), ["run", "seed"], "metric", 4)
+    return Table("Scores of each run", rows, left=2)
 
 
 def setting_table(groups: Mapping[str, Sequence[Run]]) -> Table:
@@ -414,16 +422,23 @@ def _left_out(
             notes.append(
                 f"{task.label}, {group}: the runs were scored on {numbers_of_rows} dev rows, of which "
                 f"{difference.rows:,} are in common; the interval over rows is of these, where the difference is "
-                f" {number(difference.value, 4, sign=True)}."
+                f"{number(difference.value, 4, sign=True)}."
+            )
+        if difference is not None and difference.interval is None:
+            notes.append(
+                f"{task.label}, {group}: the score is undefined on a resample, so it has no interval over rows."
             )
     return notes
 
 
 def compare(runs: Sequence[Run], resamples: int = RESAMPLES) -> list[Table]:
-    """The tables of scores, of settings that differ, and of differences to the first group."""
+    """The tables of scores, of each run if groups have several, of settings that differ, and of differences."""
     groups = group_runs(runs)
-    over_seeds = summary(as_frame(groups))
+    frame = as_frame(groups)
+    over_seeds = summary(frame)
     tables = [score_table(groups, over_seeds)]
+    if len(groups) < len(runs):
+        tables.append(run_table(frame))
     settings = setting_table(groups)
     if len(settings.rows):
         tables.append(settings)

@@ -169,7 +169,7 @@ def test_every_difference_is_that_of_means(multitask: MakeRun) -> None:
         run = read_run(multitask(f"b-seed-{seed}", seed=seed, skill=0.3, rows=40))
         run.manifest["settings"]["power"] = 0.9
         runs.append(run)
-    scores, _, table = compare.compare(runs, resamples=20)
+    scores, _, _, table = compare.compare(runs, resamples=20)
     cells = scores.rows.set_index("run")
     assert cells["seeds"].to_dict() == {"a": "1, 2", "b": "2, 3"}
     for row in table.rows.to_dict("records"):
@@ -177,6 +177,27 @@ def test_every_difference_is_that_of_means(multitask: MakeRun) -> None:
         assert float(row["difference"].replace("−", "-")) == pytest.approx(means[1] - means[0], abs=1.1e-4)
         assert row["seeds"] == "unpaired" and row["95%, over seeds"] != "–" != row["95%, over rows"]
     assert len(table.rows) == 4 and any("39, 59 dev rows, of which 39 are in common" in note for note in table.notes)
+    assert not any("  " in note for note in table.notes)
+
+
+def test_every_seed_has_its_row(multitask: MakeRun) -> None:
+    runs = [read_run(multitask(f"a-seed-{seed}", seed=seed, skill=0.9)) for seed in (1, 2)]
+    scores, each = compare.compare(runs, resamples=20)
+    assert scores.rows["run"].tolist() == ["a"]
+    assert each.rows["run"].tolist() == ["a-seed-1", "a-seed-2"]
+    assert each.rows["seed"].tolist() == ["1", "2"]
+    assert each.rows[DEV_NORM].tolist() == [f"{run.dev_norm:.4f}" for run in runs]
+
+
+def test_undefined_interval_has_a_note(multitask: MakeRun) -> None:
+    first = read_run(multitask("a", rows=4))
+    second = read_run(multitask("b", rows=4))
+    second.manifest["settings"]["power"] = 0.9
+    # of three labelled rows, a resample may hold one thrice, on which a correlation is undefined
+    *_, table = compare.compare([first, second], resamples=20)
+    cells = table.rows.set_index("metric")["95%, over rows"]
+    assert cells["similarity, Pearson's r"] == "–"
+    assert any("similarity, Pearson's r, b: the score is undefined on a resample" in note for note in table.notes)
 
 
 def test_command_compares_stages_it_can(
