@@ -113,8 +113,8 @@ def table(content: Mapping[str, Any]) -> Table:
     for name, result in [*content["members"].items(), ("ensemble", content)]:
         row = {"run": name}
         for task, report in result["tasks"].items():
-            row[task] = metrics.format_score(report["score"])
-        row[metrics.DEV_NORM] = metrics.format_score(result["dev_norm"])
+            row[task] = number(report["score"], 4, missing="undefined")
+        row[metrics.DEV_NORM] = number(result["dev_norm"], 4)
         row["95% interval"] = result["interval"].text(4) if result["interval"] else MISSING
         rows.append(row)
     return Table("Dev scores", pd.DataFrame(rows))

@@ -136,8 +136,8 @@ def single_points(run: Run) -> Table:
     for curve in [*figures.loss_curves(run), *figures.evaluation_curves(run)]:
         if len(curve.points) == 1:
             step, value = curve.points[0]
-            rows.append({"curve": curve.title, "value": f"{number(value, 4)}", "unit": curve.unit, "step": f"{step:,}"})
-    return Table("Measured at one step", pd.DataFrame(rows))
+            rows.append({"curve": curve.title, "unit": curve.unit, "value": number(value, 4), "step": f"{step:,}"})
+    return Table("Measured at one step", pd.DataFrame(rows), left=2)
 
 
 def change_table(run: Run) -> Table:

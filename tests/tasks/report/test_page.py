@@ -153,7 +153,7 @@ def test_single_points_are_no_curves(multitask: MakeRun) -> None:
     run = read_run(folder)
     assert figures.training_figures(run) == []
     assert page.single_points(run).rows.values.tolist() == [
-        ["sentiment: training loss", "1.5000", "mean loss (nats)", "7"]
+        ["sentiment: training loss", "mean loss (nats)", "1.5000", "7"]
     ]
     assert "1.5000" in build(run)
 
