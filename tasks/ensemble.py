@@ -166,7 +166,6 @@ def main(arguments: list[str] | None = None) -> None:
         paths[name, split] = options.out / "predictions" / record.prediction_file(ensemble.tasks[name], split)
         if options.no_texts:
             rows[name, split] = replace(rows[name, split], texts=[()] * len(rows[name, split]))
-    ensemble = Member(ensemble.name, ensemble.tasks, rows)
     record.save(options.out, ensemble.tasks, rows, paths)
     write_json(options.out / "scores.json", content)
     compared = differences(ensemble, members)
@@ -177,6 +176,7 @@ def main(arguments: list[str] | None = None) -> None:
         [table(content), compared],
         {run: predict.kept(run)[0] for run in options.runs},
         shlex.join(["python", "-m", "tasks.ensemble", *words]),
+        texts=not options.no_texts,
     )
     cli.say(f"{evaluate.tables(content['tasks'])}\n\n{table(content).terminal()}")
     cli.say(f"\n{compared.terminal()}\n")

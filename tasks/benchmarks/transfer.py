@@ -8,7 +8,6 @@ their seed; classifier and grid search are scikit-learn's. Axes: N rows, D featu
 """
 
 import argparse
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,7 +71,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Classify with the encoders set by set, and write `transfer.json` and `transfer.md`."""
     options = parse(arguments)
     folder = data_folder(options.data)
-    data = {name: read_set(folder, name, options.folds) for name in options.sets}
+    data = {name: read_set(folder, name) for name in options.sets}
     encoders = common.load_encoders(options)
     cache = EmbeddingCache(encoders)
 
@@ -113,18 +112,14 @@ def main(arguments: list[str] | None = None) -> None:
     common.show(options, encoders, "Transfer", tables)
 
 
-def read_set(folder: Path, name: str, folds: int) -> LabelledRows:
-    """Read a set. Raises `UserError` for a missing file, a row without label or text, and a class of too few rows."""
+def read_set(folder: Path, name: str) -> LabelledRows:
+    """Read a set. Raises `UserError` for a missing file, and for a row without label or text."""
     data: dict[str, list[Row]] = {}
     for split, file in senteval.classification(folder, name).items():
         if file.skipped:
             issue = file.skipped[0]
             raise UserError(f"{name} {split}, line {issue.line}: {issue.reason}")
         data[split] = file.rows
-    for split in data.keys() & {"all", "train"}:
-        counts = Counter(row.label for row in data[split])
-        if len(counts) < 2 or min(counts.values()) < folds:
-            raise UserError(f"{name} {split}: a class has fewer rows than --folds {folds}")
     return data
 
 

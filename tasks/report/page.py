@@ -80,10 +80,12 @@ def write_ensemble(
     tables: Sequence[Table],
     members: Mapping[Path, dict[str, Any]],
     typed: str,
+    *,
+    texts: bool,
 ) -> None:
     """Write the page of an ensemble: its scores, `tables` that compare it with its members, and its dev rows.
 
-    `members` are the folders and manifests of its runs; `typed` is its command.
+    `members` are the folders and manifests of its runs; `typed` is its command. Without `texts` it holds no sentence.
     """
     html = _TEMPLATES.get_template("report.html").render(
         run=None,
@@ -95,7 +97,7 @@ def write_ensemble(
         first_weights=first_weights(*next(iter(members.items()))),
         tables=tables,
         facts=[],
-        tasks=task_sections(tasks, texts=all(all(task.rows.texts) for task in tasks.values() if task.rows)),
+        tasks=task_sections(tasks, texts=texts),
         command=typed,
     )
     write_atomic(path, html)
@@ -272,7 +274,11 @@ class TaskSection:
 
 def task_sections(tasks: Mapping[str, TaskScores], *, texts: bool) -> list[TaskSection]:
     """What the page shows of each task with dev rows or classes."""
-    return [task_section(task, texts=texts) for task in tasks.values() if task.rows is not None or task.per_class]
+    sections = []
+    for task in tasks.values():
+        if task.rows is not None or task.per_class:
+            sections.append(task_section(task, texts=texts))
+    return sections
 
 
 def task_section(task: TaskScores, *, texts: bool) -> TaskSection:
@@ -377,8 +383,11 @@ def command(manifest: dict[str, Any]) -> str:
     if threads:
         variables["OMP_NUM_THREADS"] = str(threads)
     if _processes(manifest) > 1:
-        # a console command, such as minbert-train, or python and a script
         launcher = ["torchrun", "--nproc-per-node", str(_processes(manifest))]
-        words = [*launcher, "--no-python", *words] if words[0].startswith("minbert-") else [*launcher, *words[1:]]
+        if words[0].startswith("minbert-"):
+            words = [*launcher, "--no-python", *words]
+        else:
+            # torchrun stands in place of python
+            words = [*launcher, *words[1:]]
     assignments = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
     return " ".join([*assignments, shlex.join(words)])

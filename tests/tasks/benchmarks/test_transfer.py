@@ -86,7 +86,7 @@ def test_row_without_sentence(tmp_path: Path) -> None:
         path = tmp_path / "SST" / "binary" / f"sentiment-{split}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("a good film\t1\na bad film\t0\n" * 2)
-    assert transfer.read_set(tmp_path, "SST2", 2).keys() == {"train", "dev", "test"}
+    assert transfer.read_set(tmp_path, "SST2").keys() == {"train", "dev", "test"}
     path.write_text("a good film\t1\n\t0\n")
     with pytest.raises(UserError, match="SST2 test, line 2: sentence: empty"):
-        transfer.read_set(tmp_path, "SST2", 2)
+        transfer.read_set(tmp_path, "SST2")
