@@ -51,6 +51,29 @@ def test_error_is_one_sentence(error: Exception, sentence: str, capsys: pytest.C
     assert capsys.readouterr().err == sentence
 
 
+@pytest.mark.parametrize(
+    ("typed", "processes", "command"),
+    [
+        (".venv/bin/python pretrain_cbcl.py --lr 1", "1", ".venv/bin/python pretrain_cbcl.py --lr 1 --resume"),
+        ("python -m tasks.contrastive.nli --resume", "1", "python -m tasks.contrastive.nli --resume"),
+        ("/v/python -u pretrain_cbcl.py", "2", "torchrun --nproc-per-node 2 pretrain_cbcl.py --resume"),
+        ("/v/python -u -m tasks.x", "2", "torchrun --nproc-per-node 2 -m tasks.x --resume"),
+        ("/v/python /v/minbert-train --lr 1", "1", "minbert-train --lr 1 --resume"),
+        ("/v/python /v/minbert-train", "2", "torchrun --nproc-per-node 2 --no-python minbert-train --resume"),
+    ],
+)
+def test_resuming_command_is_as_typed(
+    monkeypatch: pytest.MonkeyPatch, typed: str, processes: str, command: str
+) -> None:
+    words = typed.split()
+    monkeypatch.setattr(sys, "orig_argv", words)
+    monkeypatch.setattr(sys, "argv", words[1:])
+    monkeypatch.setenv("WORLD_SIZE", processes)
+    for name in ("DATA_DIR", "NLTK_DATA", "OMP_NUM_THREADS", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    assert cli.resume_command() == command
+
+
 def test_closed_pipe_ends_quietly() -> None:
     """A reader that leaves early, as `head` does, is no error, whether lines are printed by `say` or not."""
     code = "from minbert.train import cli; cli.run(lambda: [cli.say('a') or print('b') for _ in range(99_999)])"
