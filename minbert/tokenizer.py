@@ -56,6 +56,12 @@ class Tokenizer:
         """Token ids of each text, not truncated and without [CLS] and [SEP]."""
         return [row.ids for row in self._library.encode_batch_fast(list(texts), add_special_tokens=False)]
 
+    @property
+    def unknown(self) -> int | None:
+        """The id of the token that stands for what the vocabulary lacks; None if it lacks nothing."""
+        token = getattr(self._library.model, "unk_token", None)
+        return None if token is None else self._library.token_to_id(token)
+
     def save(self, folder: Path, max_length: int) -> None:
         """Write `vocab.txt`, `tokenizer.json` and `tokenizer_config.json` in transformers' format.
 

@@ -9,8 +9,11 @@ from typing import Self, TypeVar
 
 import numpy as np
 
+from minbert.errors import UserError
 from minbert.ragged import Ragged
 from minbert.token_cache import TokenCache
+from minbert.tokenizer import Tokenizer
+from minbert.train import distributed
 from minbert.train.plan import PlannedBatch
 
 Input = tuple[list[int], list[int]]
@@ -124,6 +127,21 @@ class Examples:
         shorter = min(len(first), len(second), room // 2)
         kept = room - shorter if len(first) > len(second) else shorter
         return first[:kept], second[: room - kept]
+
+
+def check_vocabulary(source: str, cache: TokenCache, tokenizer: Tokenizer, *, allow: bool) -> None:
+    """Warn if the tokenizer's vocabulary lacks over 5% of the tokens of a file.
+
+    Raises `UserError` above 50%, unless `allow`: such texts are of another language than the vocabulary.
+    """
+    if not len(cache.token_ids):
+        return
+    share = float(np.mean(cache.token_ids == tokenizer.unknown))
+    message = f"{source}: {share:.0%} of the tokens are unknown to the encoder's vocabulary"
+    if share > 0.5 and not allow:
+        raise UserError(f"{message}; choose weights for this language, or go on with --allow-unknown")
+    if share > 0.05:
+        distributed.note(message)
 
 
 E = TypeVar("E", bound=Examples)

@@ -28,7 +28,7 @@ from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
 from minbert.train import checkpoint, cli, start
 from tasks import evaluate, readers, registry
-from tasks.examples import Examples
+from tasks.examples import Examples, check_vocabulary
 from tasks.model import MultitaskModel
 from tasks.runs import finished
 from tasks.task import Task
@@ -261,6 +261,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--task", required=True, metavar="NAME", help="which head: sst, quora, sts or one of your own")
     file_help = "a table with a header, or one sentence a line (default: standard input)"
     parser.add_argument("file", metavar="FILE", nargs="?", default="-", help=file_help)
+    unknown_help = "predict even if over half of the tokens are unknown to the encoder's vocabulary"
+    parser.add_argument("--allow-unknown", action="store_true", help=unknown_help)
     options = parser.parse_intermixed_args(arguments)
 
     registry.resolve_task(options.task)
@@ -270,10 +272,12 @@ def main(arguments: list[str] | None = None) -> None:
     task = predictor.task(options.task, "--task")
     rows = read_inputs(options.file, task)
     examples = predictor.examples(task, [row.texts for row in rows])
+    name = "standard input" if options.file == "-" else options.file
+    check_vocabulary(name, examples.cache, predictor.tokenizer, allow=options.allow_unknown)
     cut, count = examples.truncated(task.pairs)
     if cut:
         longer = f"longer than {predictor.max_length} tokens and are truncated"
-        print(f"note: {cut:,} of {count:,} inputs are {longer}", file=sys.stderr)
+        print(f"note: {name}: {cut:,} of {count:,} inputs are {longer}", file=sys.stderr)
     columns = table(task, predictor.outputs(task, examples), rows)
     print("\t".join(columns))
     for cells in zip(*columns.values(), strict=True):

@@ -12,7 +12,7 @@ from minbert.tokenizer import Tokenizer
 from minbert.train import distributed, plan, start
 from minbert.train.run import InputFiles
 from tasks import readers, sampling
-from tasks.examples import Examples
+from tasks.examples import Examples, check_vocabulary
 from tasks.settings import MultitaskSettings
 from tasks.task import SPLITS, Task
 
@@ -70,6 +70,7 @@ def read(tasks: Sequence[Task], files: Paths, settings: MultitaskSettings, token
         for split in SPLITS:
             path = files[task.name, split]
             examples = task.open(path, split, tokenizer, length)
+            check_vocabulary(str(path), examples.cache, tokenizer, allow=settings.data.allow_unknown)
             skipped = len(examples.cache.skipped)
             rows = examples.cache.read
             if split != "train" and limit:

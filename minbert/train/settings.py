@@ -83,6 +83,9 @@ class DataSettings:
     limit_eval: int = flag(
         0, "for trials: evaluate and predict N rows of each dev and test set, drawn by seed (0: all)"
     )
+    allow_unknown: bool = flag(
+        False, "read texts even if over half of their tokens are unknown to the encoder's vocabulary"
+    )
 
     def __post_init__(self) -> None:
         require_range(self, "limit", 0)

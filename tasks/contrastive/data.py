@@ -24,7 +24,7 @@ from minbert.train.run import InputFiles
 from minbert.train.settings import flag, names_in
 from minbert.train.start import InitialEncoder
 from tasks import readers
-from tasks.examples import Examples
+from tasks.examples import Examples, check_vocabulary
 from tasks.manifests import manifests_behind
 from tasks.readers import chinese, kind_of, open_as, senteval, text_key, tokenised
 from tasks.readers.overlap import ScoredRows
@@ -145,6 +145,10 @@ def with_dev_pairs(
     # labelled pairs and triplets are of other corpora; texts may be those of the dev pairs
     if unlabelled:
         entry["dev_pairs_seen"] = count_in_training(train, pairs)
+    check_vocabulary("the training texts", train.cache, encoder.tokenizer, allow=options.data.allow_unknown)
+    for examples in pairs.pairs.values():
+        source = str(examples.cache.source)
+        check_vocabulary(source, examples.cache, encoder.tokenizer, allow=options.data.allow_unknown)
     warn_about_dev(pairs)
     warn_about_rows(train, pairs, entry, form)
     return Data(train, pairs, {"train": entry, "sts_dev": pairs.manifest_entry()})

@@ -53,17 +53,20 @@ READ = [
     (MULTITASK, "--sst_train {bad}", "{bad}:3: sentiment: '7'"),
     (MULTITASK, "--para_train {empty}", "{empty}"),
     (MULTITASK, "--max-length 100", "--max-length 100 64"),
+    (MULTITASK, "--sst_train {chinese}", "{chinese} --allow-unknown"),
+    (PRETRAIN, "--triplets {chinese} --order none --synonyms none", "--allow-unknown"),
 ]
 
 
 @pytest.mark.parametrize("name", [MULTITASK, PRETRAIN])
 def test_bad_command_line_is_refused(script: Script, tmp_path: Path, name: str) -> None:
-    paths = {name: tmp_path / name for name in ("taken", "headless", "dev", "bad", "empty")}
+    paths = {name: tmp_path / name for name in ("taken", "headless", "dev", "bad", "empty", "chinese")}
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "thesis.tex").write_text("precious")
     (tmp_path / "headless").write_text("cat,dog\nbird,tree\n")
     (tmp_path / "bad").write_text("\tid\tsentence\tsentiment\n0\ta1\t fine\t3\n1\ta2\t odd\t7\n")
     (tmp_path / "empty").write_text("\tid\tsentence1\tsentence2\tis_duplicate\n0\tx1\ta\tb\t\n")
+    (tmp_path / "chinese").write_text("sentence\tlabel\tanchor\tpositive\n" + "怎么开通\t1\t怎么\t如何\n" * 9)
     shutil.copy(COURSE / "ids-sst-dev.csv", tmp_path / "dev")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     for row in [row for row in (*BAD, *READ) if row[0] == name]:

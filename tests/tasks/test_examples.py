@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minbert import Ragged
-from tasks.examples import Examples
+from minbert import Ragged, UserError, token_cache
+from minbert.token_cache import Row
+from minbert.tokenizer import Tokenizer
+from tasks.examples import Examples, check_vocabulary
 
 SENTENCES = [
     "The cat sat on the mat.",
@@ -93,3 +95,24 @@ def test_an_empty_text_is_encoded(examples_of: Callable, theirs: Any) -> None:
     cat = theirs.convert_tokens_to_ids("cat")
     cls, sep = theirs.cls_token_id, theirs.sep_token_id
     assert lists(examples.ragged(np.array([0]), "cross")) == [([cls, cat, sep, sep], [0, 0, 0, 1])]
+
+
+def test_unknown_tokens_are_reported(tiny: Path, theirs: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """Above a share of 5%; above 50% only where it is allowed."""
+    tokenizer = Tokenizer.load(tiny)
+
+    def check(texts: list[str], allow: bool = False) -> str:
+        cache = token_cache.in_memory([Row("", (text,)) for text in texts], tokenizer)
+        ids = [number for text in texts for number in theirs(text, add_special_tokens=False)["input_ids"]]
+        assert cache.token_ids.tolist() == ids
+        check_vocabulary("own.csv", cache, tokenizer, allow=allow)
+        return capsys.readouterr().err
+
+    known = "cat " * 10
+    assert check([known] * 19 + ["\u4e2d \u6587"] * 5) == "", "10 of 200 are unknown"
+    assert check([known] * 19 + ["\u4e2d \u6587"] * 6).startswith("note: own.csv: 6% of the tokens are unknown")
+    assert check(["cat", "\u4e2d"]).startswith("note: own.csv: 50%")
+    with pytest.raises(UserError, match=r"own\.csv: 67% of the tokens are unknown .*--allow-unknown"):
+        check(["cat", "\u4e2d \u6587"])
+    assert "67%" in check(["cat", "\u4e2d \u6587"], allow=True)
+    assert check([""], allow=False) == ""

@@ -196,6 +196,19 @@ def test_lines_are_sentences(
         predict.main([str(run), "--task", "sts"])
 
 
+def test_unknown_tokens_are_reported(make_run: Callable[..., Path], tmp_path: Path, capsys: Capture) -> None:
+    run, file = make_run(), tmp_path / "own.txt"
+    file.write_text("the cat \u4e2d\n", encoding="utf-8")
+    predict.main([str(run), "--task", "sst", str(file)])
+    assert "own.txt: 33% of the tokens are unknown" in capsys.readouterr().err
+    file.write_text("\u4e2d\u6587\n", encoding="utf-8")
+    with pytest.raises(UserError, match="--allow-unknown"):
+        predict.main([str(run), "--task", "sst", str(file)])
+    assert capsys.readouterr().out == ""
+    predict.main([str(run), "--task", "sst", "--allow-unknown", str(file)])
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
 def test_unfinished_run_is_user_error(make_run: Callable[..., Path], tmp_path: Path) -> None:
     run = make_run(tasks="sst,sts")
 
