@@ -3,6 +3,7 @@
 Axes: T tokens in the batch, B sentences, L length of a padded row, D hidden.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -12,11 +13,17 @@ from minbert import weights
 from minbert.attention import Layer, in_length_order, sorted_by_length
 from minbert.config import BertConfig
 from minbert.errors import UserError
+from minbert.files import write_json
 from minbert.ragged import Ragged, inverse
 
 
 class Outputs(dict[str, Tensor]):
-    """A dict whose values are attributes too, as in transformers."""
+    """A dict whose values are attributes too, and can be indexed by their position, as in transformers."""
+
+    def __getitem__(self, key: str | int) -> Tensor:
+        if isinstance(key, int):
+            return list(self.values())[key]
+        return super().__getitem__(key)
 
     def __getattr__(self, name: str) -> Tensor:
         if name not in self:
@@ -39,7 +46,7 @@ class BertModel(nn.Module):
         self.embed_layer_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.embed_dropout = nn.Dropout(config.hidden_dropout_prob)
         self.bert_layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
-        self.pooler_dense = nn.Linear(width, width)
+        self.pooler_dense: nn.Linear | None = nn.Linear(width, width)
         self.apply(self._initialise)
 
     def _initialise(self, module: nn.Module) -> None:
@@ -62,10 +69,13 @@ class BertModel(nn.Module):
     def with_weights(cls, folder: Path, config: BertConfig) -> "BertModel":
         """A model in training mode with the weights of a folder. Raises `UserError` if they do not fit `config`.
 
-        The shapes are compared before the model takes any memory.
+        The shapes are compared before the model takes any memory. Weights without the pooling layer make a model
+        without one, of which every pooler but `pooler` can be asked.
         """
         with weights.shapes_only():
             model = cls(config)
+        if not weights.has_pooling_layer(folder):
+            model.pooler_dense = None
         state = weights.read(folder, model)
         model.to_empty(device="cpu").load_state_dict(state)
         return model
@@ -73,7 +83,7 @@ class BertModel(nn.Module):
     @property
     def device(self) -> torch.device:
         """The device of the weights."""
-        return self.pooler_dense.weight.device
+        return self.word_embedding.weight.device
 
     def embed(self, ragged: Ragged) -> Tensor:
         """Sum of word, position and token type embeddings, then layer normalisation and dropout: [T, D].
@@ -119,22 +129,51 @@ class BertModel(nn.Module):
         return self.pool(self.bert_layers[-1](x, ragged, ragged.starts))
 
     def pool(self, first: Tensor) -> Tensor:
-        """The pooling layer of next-sentence prediction: [CLS] hidden states [B, D] to [B, D]."""
+        """The pooling layer of next-sentence prediction: [CLS] hidden states [B, D] to [B, D].
+
+        Raises `UserError` if the weights have no such layer.
+        """
+        if self.pooler_dense is None:
+            raise UserError("these weights have no pooling layer: choose another pooler, such as mean")
         return torch.tanh(self.pooler_dense(first))
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Outputs:
-        """The course's interface: a padded batch [B, L] and its mask [B, L], 1 for tokens and 0 for padding.
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write config and weights to a new folder, or into one, as transformers' BertModel does; no tokenizer."""
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        write_json(path / "config.json", self.config.to_transformers())
+        tensors = {weights.their_name(name): tensor for name, tensor in self.state_dict().items()}
+        weights.write(path / "model.safetensors", tensors)
 
-        Returns `last_hidden_state` [B, L, D], zero where the mask is 0, and `pooler_output` [B, D]. Raises `UserError`
-        if L is above the number of positions, as a token's position is its column.
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
+    ) -> Outputs:
+        """The course's interface: a padded batch [B, L], its mask [B, L], 1 for tokens and 0 for padding, and types.
+
+        Returns `last_hidden_state` [B, L, D], zero where the mask is 0, and `pooler_output` [B, D], which weights
+        without a pooling layer do not have. Raises `UserError` if L is above the number of positions, as a token's
+        position is its column, and for ids or types that are no integers or have no embedding.
         """
         positions = self.config.max_position_embeddings
         columns = input_ids.shape[-1]
         if columns > positions:
             raise UserError(f"a batch of {columns} columns: the encoder has {positions} positions")
+        _check_ids("input_ids", input_ids, self.config.vocab_size)
         ragged = Ragged.from_padded(input_ids, attention_mask)
+        if token_type_ids is not None:
+            _check_ids("token_type_ids", token_type_ids, self.config.type_vocab_size)
+            mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+            ragged = replace(ragged, types=token_type_ids.expand_as(input_ids)[mask.bool()].long())
         last = self.encode(self.embed(ragged), ragged)[-1]
-        return Outputs(
-            last_hidden_state=ragged.to_padded(last, columns),
-            pooler_output=self.pool(last.index_select(0, ragged.starts)),
-        )
+        outputs = Outputs(last_hidden_state=ragged.to_padded(last, columns))
+        if self.pooler_dense is not None:
+            outputs["pooler_output"] = self.pool(last.index_select(0, ragged.starts))
+        return outputs
+
+
+def _check_ids(name: str, ids: Tensor, rows: int) -> None:
+    """Raises `UserError` for ids that have no row in an embedding; on a GPU such a lookup would end the process."""
+    if ids.is_floating_point() or ids.is_complex():
+        raise UserError(f"{name} are {str(ids.dtype).removeprefix('torch.')}; ids are integers")
+    if ids.numel() and (ids.min() < 0 or ids.max() >= rows):
+        raise UserError(f"{name} reach from {ids.min()} to {ids.max()}; the encoder embeds 0 to {rows - 1}")

@@ -39,15 +39,19 @@ class BertConfig:
         path = folder / "config.json"
         if not path.is_file():
             raise UserError(f"{folder}: no config.json, so this is not a folder of BERT weights")
-        content = read_json_object(path)
+        return cls.of(read_json_object(path), str(path))
+
+    @classmethod
+    def of(cls, content: dict[str, Any], source: str) -> "BertConfig":
+        """The config of the content of a `config.json`. Raises `UserError`, beginning with `source`, as `read` does."""
         for name, expected in _FIXED.items():
             if content.get(name, expected) != expected:
-                raise UserError(f"{path}: {name} is {short_repr(content[name])}; this encoder is {expected!r}")
+                raise UserError(f"{source}: {name} is {short_repr(content[name])}; this encoder is {expected!r}")
         names = {field.name for field in fields(cls)}
         try:
             return cls(**{name: value for name, value in content.items() if name in names})
         except UserError as error:
-            raise UserError(f"{path}: {error}") from error
+            raise UserError(f"{source}: {error}") from error
 
     def to_transformers(self) -> dict[str, Any]:
         """The content of a `config.json` that transformers loads as a BertModel."""

@@ -4,23 +4,29 @@ vectors = minbert.Encoder.load("runs/cbcl/encoder").encode(["A sentence.", "Anot
 """
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal, overload
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from tqdm import tqdm
 
-from minbert import pooling, weights
+from minbert import modules, pooling, weights
 from minbert.attention import in_length_order
 from minbert.bert import BertModel
 from minbert.errors import UserError, reason, short_repr
 from minbert.fast import accelerate, packed_weights
+from minbert.modules import Pipeline
 from minbert.precision import autocast, choose, default_device
 from minbert.ragged import Ragged
 from minbert.tokenizer import Tokenizer
+
+Vectors = str | list[str] | np.ndarray | Tensor
+"""Vectors, or the texts to encode."""
 
 
 def pool(model: BertModel, states: Sequence[Tensor], ragged: Ragged, pooler: str) -> Tensor:
@@ -42,7 +48,7 @@ def vectors(model: BertModel, ragged: Ragged, pooler: str) -> Tensor:
 
 
 class Encoder:
-    """An encoder, its tokenizer and its pooler."""
+    """An encoder, its tokenizer, its pooler, and what its folder says of the vectors after pooling."""
 
     def __init__(
         self,
@@ -52,26 +58,27 @@ class Encoder:
         *,
         precision: str = "auto",
         max_length: int | None = None,
+        pipeline: Pipeline | None = None,
     ) -> None:
         """`max_length` is in tokens, including [CLS] and [SEP]. The number of the model's positions is its default
-        and its maximum. Raises `UserError` if it is below 3, and for an unknown pooler or precision.
+        and its maximum. `pipeline` holds prompts and the layers over the pooled vector. Raises `UserError` if
+        `max_length` is below 3, and for an unknown pooler or precision.
         """
-        positions = model.config.max_position_embeddings
-        if max_length is None:
-            max_length = positions
-        if max_length < 3:
-            raise UserError(f"max_length: {max_length} leaves no room for a text between [CLS] and [SEP]")
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.pooler = pooling.check(pooler)
+        self.pipeline = pipeline or Pipeline()
+        self._requested_precision = precision
         self.precision = choose(precision, model.device)
-        self.max_length = min(max_length, positions)
+        self.pipeline.layers.to(model.device)
+        self.max_length = max_length or model.config.max_position_embeddings
 
     def __repr__(self) -> str:
         config = self.model.config
+        layers = "".join(f", {type(layer).__name__}" for layer in self.pipeline.layers)
         return (
-            f"Encoder({config.num_hidden_layers} layers, {config.hidden_size} dimensions, pooler {self.pooler!r}, "
-            f"max_length {self.max_length}, {self.precision} on {self.model.device})"
+            f"Encoder({config.num_hidden_layers} layers, {self.get_sentence_embedding_dimension()} dimensions, "
+            f"pooler {self.pooler!r}{layers}, max_length {self.max_length}, {self.precision} on {self.device})"
         )
 
     @classmethod
@@ -82,13 +89,14 @@ class Encoder:
         pooler: str | None = None,
         device: str | torch.device | None = None,
         precision: str = "auto",
+        max_length: int | None = None,
     ) -> "Encoder":
         """Load from an encoder's folder, a run's folder, `minilm` or a hub name.
 
-        `pooler` and the longest input are those that the folder names, `device` is CUDA if available. Vectors are not
-        scaled to length 1, even if sentence-transformers does so with this folder: `encode(normalize_embeddings=True)`
-        does. Raises `UserError` if the weights or the vocabulary are missing, invalid or do not fit the config, or the
-        device is not available.
+        `pooler`, longest input, prompts, and layers over the pooled vector such as its scaling to length 1 are those
+        that the folder names, as in sentence-transformers; a folder that names no pooler has the mean. `device` is
+        CUDA if available. Raises `UserError` if weights or vocabulary are missing, invalid or do not fit the config,
+        if the folder asks for what is not supported, or if the device is not available.
         """
         if pooler is not None:
             pooling.check(pooler)  # before the weights are read
@@ -96,13 +104,90 @@ class Encoder:
         model = accelerate(BertModel.from_pretrained(folder))
         tokenizer = Tokenizer.load(folder)
         tokenizer.check_fits(model.config.vocab_size, str(folder))
+        pipeline = modules.read(folder)
         try:
             model.to(device or default_device())
         except (AssertionError, RuntimeError) as error:  # the type depends on torch's build
             raise UserError(f"device {short_repr(str(device))}: {reason(error)}") from error
-        if pooler is None:
-            pooler = weights.saved_pooler(folder) or "cls"
-        return cls(model, tokenizer, pooler, precision=precision, max_length=weights.saved_length(folder))
+        return cls(
+            model,
+            tokenizer,
+            pooler or pipeline.pooler or "mean",
+            precision=precision,
+            max_length=max_length or pipeline.max_length,
+            pipeline=pipeline,
+        )
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        return self.model.device
+
+    def to(self, device: str | torch.device) -> "Encoder":
+        """Move the encoder to a device; returns it. The precision `auto` is chosen anew."""
+        self.model.to(device)
+        self.pipeline.layers.to(device)
+        self.precision = choose(self._requested_precision, self.device)
+        return self
+
+    @property
+    def max_length(self) -> int:
+        """The longest input in tokens, with [CLS] and [SEP]; at least 3, at most the model's number of positions."""
+        return self._max_length
+
+    @max_length.setter
+    def max_length(self, tokens: int) -> None:
+        if tokens < 3:
+            raise UserError(f"max_length: {tokens} leaves no room for a text between [CLS] and [SEP]")
+        self._max_length = min(tokens, self.model.config.max_position_embeddings)
+
+    @property
+    def max_seq_length(self) -> int:
+        """`max_length` by the name that sentence-transformers has for it."""
+        return self.max_length
+
+    @max_seq_length.setter
+    def max_seq_length(self, tokens: int) -> None:
+        self.max_length = tokens
+
+    def get_sentence_embedding_dimension(self) -> int:
+        """The number of dimensions of a vector that `encode` returns."""
+        empty = np.empty((0, self.model.config.hidden_size), dtype=np.float32)
+        return self.finish(empty).shape[1]
+
+    def save(self, folder: str | Path) -> None:
+        """Write a folder that `load`, transformers and sentence-transformers open; replaces `folder`."""
+        pipeline = replace(self.pipeline, max_length=self.max_length)
+        state = self.model.state_dict()
+        weights.save(Path(folder), state, self.model.config, self.tokenizer, self.pooler, pipeline)
+
+    @overload
+    def encode(
+        self,
+        sentences: str | Iterable[str],
+        *,
+        batch_size: int | None = ...,
+        show_progress_bar: bool = ...,
+        normalize_embeddings: bool | None = ...,
+        convert_to_tensor: Literal[False] = ...,
+        prompt: str | None = ...,
+        prompt_name: str | None = ...,
+        truncate_dim: int | None = ...,
+    ) -> np.ndarray: ...
+
+    @overload
+    def encode(
+        self,
+        sentences: str | Iterable[str],
+        *,
+        batch_size: int | None = ...,
+        show_progress_bar: bool = ...,
+        normalize_embeddings: bool | None = ...,
+        convert_to_tensor: Literal[True],
+        prompt: str | None = ...,
+        prompt_name: str | None = ...,
+        truncate_dim: int | None = ...,
+    ) -> Tensor: ...
 
     def encode(
         self,
@@ -110,36 +195,87 @@ class Encoder:
         *,
         batch_size: int | None = None,
         show_progress_bar: bool = False,
-        normalize_embeddings: bool = False,
-    ) -> np.ndarray:
+        normalize_embeddings: bool | None = None,
+        convert_to_tensor: bool = False,
+        prompt: str | None = None,
+        prompt_name: str | None = None,
+        truncate_dim: int | None = None,
+    ) -> np.ndarray | Tensor:
         """Vectors of N sentences: float32 [N, D], or [D] for a single string. The names are sentence-transformers'.
 
         `batch_size` is the largest number of sentences in a batch; else batches are filled to a number of tokens.
-        `normalize_embeddings` scales vectors to length 1.
+        `normalize_embeddings` scales vectors to length 1, or does not, whatever the folder says.
+        `convert_to_tensor` returns a tensor on the encoder's device, not a NumPy array.
+        `prompt` is a text to put before every sentence, `prompt_name` one that the folder names.
+        `truncate_dim` keeps the first dimensions only.
+
         Sentences longer than `max_length` are truncated, with a warning. Raises `TypeError` if `sentences` is neither a
-        string nor a sequence of strings, such as a list or a column of a table.
+        string nor a sequence of strings, such as a list or a column of a table, and `UserError` for an unknown prompt.
         """
         texts = _list_of_strings([sentences] if isinstance(sentences, str) else sentences)
-        rows, truncated = self.rows(texts)
+        rows, truncated = self.rows(texts, self.prompt(prompt, prompt_name))
         if truncated:
             warnings.warn(
                 f"{truncated} of {len(rows)} sentences are longer than {self.max_length} tokens and are truncated",
                 stacklevel=2,
             )
-        result = self.encode_ids(rows, batch_size=batch_size, show_progress_bar=show_progress_bar)
+        pooled = self.encode_ids(rows, batch_size=batch_size, show_progress_bar=show_progress_bar)
+        result = self.finish(pooled, normalize_embeddings, truncate_dim)
+        if isinstance(sentences, str):
+            result = result[0]
+        return torch.from_numpy(result).to(self.device) if convert_to_tensor else result
+
+    def prompt(self, prompt: str | None = None, name: str | None = None) -> str:
+        """The text before every sentence: `prompt`, else the folder's prompt of this name, else its default prompt.
+
+        Raises `UserError` for an unknown name, and if the pooling leaves the prompt's tokens out.
+        """
+        prompts = self.pipeline.prompts
+        name = name or self.pipeline.default_prompt_name
+        if prompt is None and name is not None:
+            if name not in prompts:
+                raise UserError(f"prompt_name: {short_repr(name)} is none of {', '.join(prompts) or 'no prompts'}")
+            prompt = prompts[name]
+        if prompt and not self.pipeline.pools_prompt:
+            raise UserError("this encoder's pooling leaves the tokens of a prompt out, which is not supported")
+        return prompt or ""
+
+    @torch.inference_mode()
+    def finish(
+        self, pooled: np.ndarray, normalize_embeddings: bool | None = None, truncate_dim: int | None = None
+    ) -> np.ndarray:
+        """Apply the folder's layers to pooled vectors [N, D], truncate them, and scale them to length 1 if asked."""
+        x = torch.from_numpy(pooled).to(self.device)
+        layers: nn.Module = self.pipeline.layers
+        if normalize_embeddings is False and self.pipeline.normalizes:
+            layers = self.pipeline.layers[:-1]
+        x = layers(x)[:, : truncate_dim or self.pipeline.truncate_dim]
         if normalize_embeddings:
-            norms = np.linalg.norm(result, axis=1, keepdims=True)
-            # a zero vector stays zero
-            result /= np.maximum(norms, 1e-12)
-        return result[0] if isinstance(sentences, str) else result
+            x = F.normalize(x, dim=1)
+        return x.cpu().numpy()
 
-    @staticmethod
-    def similarity(a: np.ndarray | Tensor, b: np.ndarray | Tensor) -> Tensor:
-        """Cosine similarity of every vector of `a` [N, D] and of `b` [M, D]: [N, M]; [D] counts as [1, D]."""
-        return _unit_rows(a) @ _unit_rows(b).T
+    def similarity(self, a: Vectors, b: Vectors) -> Tensor:
+        """Cosine similarity of every vector of `a` [N, D] and of `b` [M, D]: [N, M]; [D] counts as [1, D].
 
-    def rows(self, sentences: Sequence[str]) -> tuple[list[list[int]], int]:
-        """Token ids of [CLS] sentence [SEP], truncated to `max_length`, and the number of truncated sentences."""
+        A string or a list of strings is encoded first.
+        """
+        return self._unit_rows(a) @ self._unit_rows(b).T
+
+    def _unit_rows(self, vectors: Vectors) -> Tensor:
+        """The rows scaled to length 1, in fp32: [N, D]; [D] counts as [1, D]."""
+        if isinstance(vectors, str) or (isinstance(vectors, list) and vectors and isinstance(vectors[0], str)):
+            vectors = self.encode(vectors)
+        return F.normalize(torch.atleast_2d(torch.as_tensor(vectors)).float(), dim=1)
+
+    def rows(self, sentences: Sequence[str], prompt: str | None = None) -> tuple[list[list[int]], int]:
+        """Token ids of [CLS] sentence [SEP], truncated to `max_length`, and the number of truncated sentences.
+
+        `prompt` stands before every sentence; it is the folder's default prompt if it is None.
+        """
+        if prompt is None:
+            prompt = self.prompt()
+        if prompt:
+            sentences = [prompt + sentence for sentence in sentences]
         room = self.max_length - 2  # without [CLS] and [SEP]
         rows = []
         truncated = 0
@@ -152,16 +288,22 @@ class Encoder:
     def encode_ids(
         self, rows: Sequence[Sequence[int]], *, batch_size: int | None = None, show_progress_bar: bool = False
     ) -> np.ndarray:
-        """Vectors of N lists of token ids that include the special tokens: float32 [N, D]."""
+        """Pooled vectors of N lists of token ids that include the special tokens: float32 [N, D].
+
+        Dropout is off, whatever the model's mode, which stays as it is. The layers over the pooled vector are left out.
+        """
         result = np.empty((len(rows), self.model.config.hidden_size), dtype=np.float32)
         tokens = sum(len(row) for row in rows)
         bar = tqdm(total=len(rows), desc="encoding", unit="sentence", disable=not show_progress_bar)
+        was_training = self.model.training
+        self.model.eval()
         with bar, packed_weights(self.model, self.precision, tokens):
             for batch, ragged in self.batches(rows, batch_size=batch_size):
                 with autocast(self.precision, self.model.device):
                     out = vectors(self.model, ragged, self.pooler)
                 result[batch] = out.float().cpu().numpy()
                 bar.update(len(batch))
+        self.model.train(was_training)
         return result
 
     def batches(
@@ -178,15 +320,13 @@ class Encoder:
             yield batch, ragged.to(self.model.device)
 
 
-def _unit_rows(vectors: np.ndarray | Tensor) -> Tensor:
-    """The rows scaled to length 1, in fp32: [N, D]; [D] counts as [1, D]."""
-    return F.normalize(torch.atleast_2d(torch.as_tensor(vectors)).float(), dim=1)
-
-
 def _list_of_strings(sentences: Iterable[str]) -> list[str]:
     """The sentences as a list. Raises `TypeError` if they are not strings: a pair would be read as one text."""
     if hasattr(sentences, "columns"):
         raise TypeError("sentences: a table; give one of its columns, such as frame['text']")
+    # the keys of a dict are no sentences, and a set has no order
+    if isinstance(sentences, Mapping | set | frozenset) or not isinstance(sentences, Iterable):
+        raise TypeError(f"sentences: a {type(sentences).__name__}; give a string or a list of strings")
     texts = list(sentences)
     for index, text in enumerate(texts):
         if not isinstance(text, str):

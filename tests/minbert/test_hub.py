@@ -39,6 +39,9 @@ def test_cached_name_opens_without_hub(tiny: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny, snapshot)
     (snapshot / "1_Pooling").mkdir()
     (snapshot / "1_Pooling" / "config.json").write_text('{"pooling_mode_max_tokens": true}')
+    paths = {"Transformer": "", "Pooling": "1_Pooling"}
+    kinds = [{"type": f"sentence_transformers.models.{kind}", "path": path} for kind, path in paths.items()]
+    (snapshot / "modules.json").write_text(json.dumps(kinds))
     (cached / "refs").mkdir()
     (cached / "refs" / "main").write_text("0123abcd")
     environment = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
@@ -62,30 +65,15 @@ def test_other_form_is_opened_once(tiny: Path, tiny_copy: Callable[..., Path]) -
     assert sorted(folder.iterdir()) == before
 
 
-def test_left_out_modules_are_reported(
-    tiny_copy: Callable[..., Path],
-) -> None:
+def test_changed_folder_is_opened_anew(tiny_copy: Callable[..., Path]) -> None:
     folder = tiny_copy(name="library")
-    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
-    (folder / "model.safetensors").unlink()
-    (folder / "1_Pooling").mkdir()
-    paths = {"Transformer": "", "Pooling": "1_Pooling", "Dense": "2_Dense"}
-    kinds = [{"type": f"sentence_transformers.models.{kind}", "path": path} for kind, path in paths.items()]
-    (folder / "modules.json").write_text(json.dumps(kinds))
-    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_weightedmean_tokens": true}')
-    assert Encoder.load(folder, pooler="mean").pooler == "mean"
-    for _ in range(2):
-        with (
-            pytest.warns(UserWarning, match="Dense is left out"),
-            pytest.raises(UserError, match="a pooling mode other"),
-        ):
-            Encoder.load(folder)
-    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_max_tokens": true}')
-    with pytest.warns(UserWarning, match="Dense is left out"):
-        assert Encoder.load(folder).pooler == "max", "a changed folder is opened anew"
+    assert Encoder.load(folder).max_length == 64
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps(config | {"model_max_length": 20}))
+    assert Encoder.load(folder).max_length == 20
 
 
-@pytest.mark.parametrize("case", ["harmful", "another architecture", "lacks the pooler"])
+@pytest.mark.parametrize("case", ["harmful", "another architecture", "lacks a bias"])
 def test_unreadable_folder_is_refused(tiny_copy: Callable[..., Path], case: str) -> None:
     folder = tiny_copy(name="folder")
     tensors = load_file(folder / "model.safetensors")
@@ -96,9 +84,11 @@ def test_unreadable_folder_is_refused(tiny_copy: Callable[..., Path], case: str)
     elif case == "another architecture":
         (folder / "config.json").write_text('{"model_type": "roberta"}')
     else:
-        torch.save({name: x for name, x in tensors.items() if "pooler" not in name}, folder / "pytorch_model.bin")
+        torch.save(
+            {name: x for name, x in tensors.items() if name != "pooler.dense.bias"}, folder / "pytorch_model.bin"
+        )
     with pytest.raises(UserError, match=f"^--weights {folder}: ") as caught:
         weights.resolve(str(folder), "--weights")
-    why = {"another architecture": "'roberta'", "lacks the pooler": "the weights lack pooler.dense"}
+    why = {"another architecture": "'roberta'", "lacks a bias": "missing pooler.dense.bias"}
     assert why.get(case, "transformers cannot open it") in str(caught.value) and "\n" not in str(caught.value)
     assert not (folder / "created").exists()

@@ -3,6 +3,7 @@
 python -m pytest --import-mode=importlib tests/minbert/test_token_cache.py
 """
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -90,9 +91,10 @@ def test_vocabulary_and_reader_change_the_key(
     source: Path, tokenizer: Tokenizer, tiny_copy: Callable[..., Path]
 ) -> None:
     other = tiny_copy()
-    vocabulary = (other / "vocab.txt").read_text()
-    (other / "vocab.txt").write_text(vocabulary.replace("\ncat\ndog\n", "\ndog\ncat\n"))
-    (other / "tokenizer.json").unlink(missing_ok=True)
+    content = json.loads((other / "tokenizer.json").read_text())
+    vocabulary = content["model"]["vocab"]
+    vocabulary |= {"cat": vocabulary["dog"], "dog": vocabulary["cat"]}
+    (other / "tokenizer.json").write_text(json.dumps(content))
     calls: list[str] = []
     first = load(source, reading(*ROWS, calls=calls), "pairs", tokenizer)
     second = load(source, reading(*ROWS, calls=calls), "pairs", Tokenizer.load(other))

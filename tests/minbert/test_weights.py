@@ -3,7 +3,6 @@
 python -m pytest --import-mode=importlib tests/minbert/test_weights.py
 """
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import SentenceTransformer, models
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 from transformers import BertModel as Theirs
 
-from minbert import BertConfig, BertModel, Encoder, UserError, pooling, weights
+from minbert import BertConfig, BertModel, Encoder, UserError, modules, pooling, weights
 from minbert.tokenizer import Tokenizer
 from tests.minbert.conftest import same
 
@@ -79,7 +78,7 @@ def test_unfit_keys_are_all_listed(tiny_copy: Copy) -> None:
 
     folder = rewrite(tiny_copy(), spoil)
     with pytest.raises(UserError) as caught:
-        BertModel.from_pretrained(folder)
+        BertModel.with_weights(folder, BertConfig.read(folder))
     names = "classifier.weight encoder.layer.2.output.dense.bias encoder.layer.1.output.dense.bias pooler.dense.weight"
     more = "unknown missing duplicate NaN embeddings.LayerNorm.weight embeddings.LayerNorm.bias [31] [32]"
     message = str(caught.value)
@@ -87,11 +86,12 @@ def test_unfit_keys_are_all_listed(tiny_copy: Copy) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"not safetensors at all"])
-def test_missing_or_broken_weights(tiny_copy: Copy, content: bytes | None) -> None:
-    folder = tiny_copy("model.safetensors")
+def test_missing_or_broken_weights(saved: Callable[[str], Path], tmp_path: Path, content: bytes | None) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(saved("mean"), folder, ignore=shutil.ignore_patterns("model.safetensors"))
     if content is not None:
         (folder / "model.safetensors").write_bytes(content)
-    with pytest.raises(UserError, match=r"model\.safetensors"):
+    with pytest.raises(UserError, match=r"model\.safetensors|transformers cannot open it"):
         BertModel.from_pretrained(folder)
 
 
@@ -129,19 +129,6 @@ def test_sentence_transformers_opens_saved_folder(saved: Callable[[str], Path], 
     assert theirs.max_seq_length == 64
 
 
-def test_sentence_transformers_folder_opens_here(saved: Callable[[str], Path], tmp_path: Path) -> None:
-    theirs = SentenceTransformer(str(saved("mean")), device="cpu")
-    theirs.max_seq_length = 8
-    theirs.save(str(tmp_path / "again"))
-    mine = Encoder.load(tmp_path / "again", precision="fp32")
-    assert (mine.pooler, mine.max_length) == ("mean", 8)
-    with pytest.warns(UserWarning, match="longer than 8 tokens"):
-        np.testing.assert_allclose(mine.encode([" ".join(TEXTS)] * 2), theirs.encode([" ".join(TEXTS)] * 2), atol=1e-5)
-    SentenceTransformer(str(saved("avg-first-last")), device="cpu").save(str(tmp_path / "layers"))
-    with pytest.warns(UserWarning, match="WeightedLayerPooling is left out"):
-        assert weights.saved_pooler(tmp_path / "layers") == "mean"
-
-
 def test_transformers_opens_saved_folder(saved: Callable[[str], Path], tiny: Path) -> None:
     folder = saved("pooler")
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -158,19 +145,31 @@ def test_transformers_opens_saved_folder(saved: Callable[[str], Path], tiny: Pat
     assert same(folder, tiny)
 
 
-def test_pooler_of_folders_by_others(tmp_path: Path, minilm: Path) -> None:
-    assert weights.saved_pooler(minilm) == "mean"
-    assert weights.saved_pooler(tmp_path) is None
-    (tmp_path / "1_Pooling").mkdir()
-    flags = {"pooling_mode_max_tokens": True, "include_prompt": True}
-    for content, pooler in ((flags, "max"), ({"pooling_mode": "mean"}, "mean")):
-        (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(content))
-        assert weights.saved_pooler(tmp_path) == pooler
-    for modes in (["weightedmean_tokens"], ["cls_token", "mean_tokens"]):
-        content = {"include_prompt": True} | {f"pooling_mode_{mode}": True for mode in modes}
-        (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(content))
-        with pytest.raises(UserError, match="other than one of cls, mean and max"):
-            weights.saved_pooler(tmp_path)
+def test_training_leaves_layers_and_prompts_out(saved: Callable[[str], Path], tmp_path: Path) -> None:
+    """An encoder trained from a folder keeps its longest input and Normalize, and a warning says what it does not."""
+    torch.manual_seed(3)
+    later = [models.Dense(32, 8), models.Normalize()]
+    theirs = SentenceTransformer(str(saved("mean")), device="cpu", prompts={"q": "the "}, default_prompt_name="q")
+    for number, module in enumerate(later, start=2):
+        theirs.add_module(str(number), module)
+    theirs.max_seq_length = 20
+    theirs.save(str(tmp_path / "theirs"))
+    folder = weights.resolve(str(tmp_path / "theirs"))
+    with pytest.warns(UserWarning, match="Dense, the prompt q is left out"):
+        assert weights.saved_pooler(folder) == "mean"
+    model = BertModel.from_pretrained(folder)
+    kept = modules.kept_by_training(folder)
+    weights.save(tmp_path / "run", model.state_dict(), model.config, Tokenizer.load(folder), "mean", kept)
+    export = SentenceTransformer(str(tmp_path / "run"), device="cpu")
+    assert export.max_seq_length == 20 and export.get_embedding_dimension() == 32
+    encoder = Encoder.load(tmp_path / "run", precision="fp32")
+    np.testing.assert_allclose(np.linalg.norm(encoder.encode(TEXTS), axis=1), 1, atol=1e-6)
+    np.testing.assert_allclose(encoder.encode(TEXTS), export.encode(TEXTS), atol=1e-5)
+
+
+def test_packaged_minilm_is_known(minilm: Path) -> None:
+    pipeline = modules.read(minilm)
+    assert (pipeline.pooler, pipeline.max_length, pipeline.normalizes) == ("mean", 256, True)
 
 
 def test_changed_weights_are_refused(saved: Callable[[str], Path], tmp_path: Path) -> None:

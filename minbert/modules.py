@@ -1,0 +1,316 @@
+"""What an encoder folder says besides weights and vocabulary, in sentence-transformers' files.
+
+`modules.json` lists the modules that a text passes: the transformer, the pooling, and layers over the pooled vector.
+`config_sentence_transformers.json` holds prompts, `sentence_bert_config.json` the longest input.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from minbert.config import BertConfig
+from minbert.errors import UserError, one_of, short_repr
+from minbert.files import read_json, read_json_object
+from minbert.pooling import AVERAGES
+from minbert.pooling import NAMES as POOLERS
+
+RECORD = "minbert.json"  # in a folder that `weights.save` wrote: the pooler, and the SHA-256 of the weights
+_POOLING_MODES = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
+"""Our poolers that sentence-transformers' Pooling has, with its older names for them."""
+_ARGUMENTS = ("model_args", "tokenizer_args", "config_args", "model_kwargs", "processor_kwargs", "config_kwargs")
+_ACCEPTED = {"output_hidden_states", "model_max_length", "torch_dtype", "dtype", "attn_implementation"}
+"""Arguments of transformers that are read here, or that change no vector beyond rounding."""
+
+
+class Dense(nn.Module):
+    """sentence-transformers' Dense: f(W x + b) of a vector x, plus x (or R x, where sizes differ) if it is residual."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        super().__init__()
+        self.config = config
+        size_in = config["in_features"]
+        size_out = config["out_features"]
+        self.linear = nn.Linear(size_in, size_out, bias=config.get("bias", True))
+        package, _, name = config.get("activation_function", "torch.nn.Tanh").rpartition(".")
+        if not package.startswith("torch.nn") or not hasattr(nn, name):
+            raise UserError(f"the activation function {name} of a Dense module is none of torch's")
+        self.activation = getattr(nn, name)()
+        self.is_residual = config.get("use_residual", False)
+        if self.is_residual and size_in != size_out:
+            self.residual = nn.Linear(size_in, size_out, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, in_features] to [B, out_features]."""
+        y: Tensor = self.activation(self.linear(x))
+        if not self.is_residual:
+            return y
+        return y + (self.residual(x) if hasattr(self, "residual") else x)
+
+
+class LayerNorm(nn.Module):
+    """sentence-transformers' LayerNorm of a vector."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        super().__init__()
+        self.config = config
+        self.norm = nn.LayerNorm(config["dimension"])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, dimension] to [B, dimension]."""
+        y: Tensor = self.norm(x)
+        return y
+
+
+class Normalize(nn.Module):
+    """sentence-transformers' Normalize: scales vectors to length 1."""
+
+    config: dict[str, Any]
+
+    def __init__(self, config: dict[str, Any] | None = None) -> None:
+        super().__init__()
+        self.config = config or {}
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, D] to [B, D]."""
+        return F.normalize(x, dim=1)
+
+
+LAYERS: dict[str, type[Dense] | type[LayerNorm] | type[Normalize]] = {
+    "Dense": Dense,
+    "LayerNorm": LayerNorm,
+    "Normalize": Normalize,
+}
+"""The modules over a pooled vector that are computed here."""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """How texts become vectors, apart from transformer and vocabulary."""
+
+    pooler: str | None = None  # None if the folder does not say
+    layers: nn.Sequential = field(default_factory=nn.Sequential)  # over the pooled vector
+    max_length: int | None = None  # longest input in tokens
+    lowercase: bool = False  # texts before the tokenizer, which may do so too
+    prompts: dict[str, str] = field(default_factory=dict)  # texts to put before a sentence, by name
+    default_prompt_name: str | None = None
+    pools_prompt: bool = True  # whether the pooling includes the tokens of a prompt
+    truncate_dim: int | None = None  # first dimensions of a vector that are kept
+
+    @property
+    def normalizes(self) -> bool:
+        """Whether vectors are scaled to length 1 at the end."""
+        return len(self.layers) > 0 and isinstance(self.layers[-1], Normalize)
+
+
+def record(folder: Path) -> dict[str, Any]:
+    """The content of a folder's `minbert.json`; empty without one."""
+    path = folder / RECORD
+    return read_json_object(path) if path.is_file() else {}
+
+
+def listed(folder: Path) -> list[tuple[str, Path]]:
+    """Kind and folder of each module in `modules.json`, in order; empty without this file."""
+    if not (folder / "modules.json").is_file():
+        return []
+    return [
+        (module["type"].rpartition(".")[2], folder / module["path"]) for module in read_json(folder / "modules.json")
+    ]
+
+
+def read(folder: Path) -> Pipeline:
+    """Read sentence-transformers' files of a folder, as it does: without `modules.json` the others do not count.
+
+    Raises `UserError` for a module or a setting with which vectors would differ from sentence-transformers'.
+    """
+    modules = listed(folder)
+    if not modules:
+        return Pipeline(record(folder).get("pooler"), max_length=_tokenizer_length(folder))
+    kinds = [kind for kind, _ in modules]
+    if kinds[0] != "Transformer" or "Pooling" not in kinds:
+        raise UserError(
+            f"{folder / 'modules.json'}: the modules {', '.join(kinds)} do not pool a transformer's vectors"
+        )
+    transformer = _transformer_settings(modules[0][1])
+    after = kinds.index("Pooling") + 1
+    pooling = read_json_object(modules[after - 1][1] / "config.json")
+    pooler = record(folder).get("pooler")
+    if pooler is None:
+        pooler = _pooler(folder, modules[1:after], transformer)
+    elif one_of(pooler, POOLERS, f"{folder / RECORD}: pooler") == "pooler":
+        after += 1  # its Dense module is the encoder's own pooling layer
+    layers = [_layer(kind, path) for kind, path in modules[after:] if kind != "Dropout"]
+    settings = _optional(folder / "config_sentence_transformers.json")
+    if settings.get("model_type", "SentenceTransformer") != "SentenceTransformer":
+        raise UserError(f"{folder}: a {settings['model_type']} of sentence-transformers, which has no sentence vectors")
+    prompts = settings.get("prompts") or {}
+    default = settings.get("default_prompt_name")
+    if default is not None and default not in prompts:
+        raise UserError(f"{folder}: the default prompt {short_repr(default)} is none of its prompts")
+    return Pipeline(
+        pooler,
+        nn.Sequential(*layers).requires_grad_(False),
+        transformer.get("max_seq_length") or _tokenizer_length(modules[0][1]),
+        transformer.get("do_lower_case", False),
+        {name: prompt or "" for name, prompt in prompts.items()},
+        default,
+        pooling.get("include_prompt", True),
+        settings.get("truncate_dim"),
+    )
+
+
+def _tokenizer_length(folder: Path) -> int | None:
+    """The longest input that the tokenizer's settings name, which may be above the number of positions."""
+    length: int | None = _optional(folder / "tokenizer_config.json").get("model_max_length")
+    return length
+
+
+def _optional(path: Path) -> dict[str, Any]:
+    return read_json_object(path) if path.is_file() else {}
+
+
+def _transformer_settings(folder: Path) -> dict[str, Any]:
+    """The settings of the Transformer module in `folder`; the file's name depends on the version that wrote it."""
+    path = folder / "sentence_bert_config.json"
+    others = sorted(folder.glob("sentence_*_config.json"))
+    if not path.is_file() and others:
+        path = others[0]
+    settings = _optional(path)
+    for name in _ARGUMENTS:
+        arguments = settings.get(name) or {}
+        unknown = arguments.keys() - _ACCEPTED
+        if unknown:
+            raise UserError(f"{path}: {name} sets {', '.join(sorted(unknown))}, which is not supported")
+        if "model_max_length" in arguments:
+            settings["max_seq_length"] = arguments["model_max_length"]
+        settings["output_hidden_states"] = settings.get("output_hidden_states") or arguments.get("output_hidden_states")
+    text = (settings.get("modality_config") or {}).get("text") or {}
+    output = text.get("method_output_name", "last_hidden_state")
+    task = settings.get("transformer_task", "feature-extraction")
+    if output != "last_hidden_state" or task != "feature-extraction" or settings.get("processing_kwargs"):
+        raise UserError(f"{path}: the transformer's output is other than its hidden states of a text")
+    config = _optional(folder / "config.json")
+    settings["output_hidden_states"] = settings["output_hidden_states"] or config.get("output_hidden_states")
+    settings["num_hidden_layers"] = config.get("num_hidden_layers")
+    return settings
+
+
+def _pooler(folder: Path, modules: list[tuple[str, Path]], transformer: dict[str, Any]) -> str:
+    """The pooler that computes the same as the modules between the transformer and the pooled vector."""
+    path = modules[-1][1] / "config.json"
+    content = read_json_object(path)
+    modes = content.get("pooling_mode")
+    if modes is None:
+        prefix = "pooling_mode_"
+        modes = [key.removeprefix(prefix) for key in content if key.startswith(prefix) and content[key]]
+    if isinstance(modes, str):
+        modes = [modes]
+    names = {name: ours for ours, theirs in _POOLING_MODES.items() for name in (ours, theirs)}
+    if modes and (len(modes) > 1 or modes[0] not in names):
+        raise UserError(
+            f"{path}: the pooling mode {' + '.join(modes)}; supported are one of {', '.join(_POOLING_MODES)}"
+        )
+    # without a mode sentence-transformers takes the mean
+    pooler = names[modes[0]] if modes else "mean"
+    for kind, place in modules[:-1]:
+        if kind != "WeightedLayerPooling":
+            raise UserError(f"{folder / 'modules.json'}: the module {kind} is not supported")
+        if not transformer["output_hidden_states"]:
+            continue  # sentence-transformers has no other layers to average then
+        layers = _averaged_layers(place, transformer["num_hidden_layers"])
+        if layers is None or pooler != "mean":
+            raise UserError(f"{place}: these weights of layers are none of {', '.join(AVERAGES)} over the mean")
+        pooler = layers
+    return pooler
+
+
+def _averaged_layers(folder: Path, num_layers: int) -> str | None:
+    """The pooler that averages the hidden states as a WeightedLayerPooling module does; None if there is none."""
+    start = read_json_object(folder / "config.json")["layer_start"]
+    saved = _tensors(folder)["layer_weights"].float()
+    for name in AVERAGES:
+        expected = layer_weights(name, num_layers)
+        if not expected[:start].any() and torch.allclose(saved / saved.sum(), expected[start:] / expected.sum()):
+            return name
+    return None
+
+
+def layer_weights(pooler: str, num_layers: int) -> Tensor:
+    """How often a pooler that averages hidden states counts each of them: [num_layers + 1], the embeddings first."""
+    counts = torch.zeros(num_layers + 1)
+    for layer in AVERAGES[pooler]:
+        counts[layer] += 1
+    return counts
+
+
+def _layer(kind: str, folder: Path) -> nn.Module:
+    """A module over the pooled vector, with its weights."""
+    if kind not in LAYERS:
+        raise UserError(f"{folder}: the module {kind} is not supported; supported are {', '.join(LAYERS)}")
+    config = _optional(folder / "config.json")
+    if config.get("module_input_name", "sentence_embedding") != "sentence_embedding":
+        raise UserError(f"{folder}: the module {kind} reads {config['module_input_name']}, not the pooled vector")
+    layer = LAYERS[kind](config)
+    if layer.state_dict():
+        layer.load_state_dict(_tensors(folder))
+    return layer
+
+
+def _tensors(folder: Path) -> dict[str, Tensor]:
+    """The weights of a module."""
+    if (folder / "model.safetensors").is_file():
+        return safetensors.torch.load_file(folder / "model.safetensors")
+    from transformers.modeling_utils import load_state_dict  # a second that few starts need
+
+    return load_state_dict(str(folder / "pytorch_model.bin"), weights_only=True)
+
+
+def described(
+    pooler: str, pipeline: Pipeline, tensors: dict[str, Tensor], config: BertConfig
+) -> Iterator[tuple[str, dict[str, Any], dict[str, Tensor]]]:
+    """The modules that sentence-transformers needs after its Transformer: kind, config and weights of each.
+
+    `tensors` are the encoder's, by transformers' names.
+    """
+    width = config.hidden_size
+    mode = pooler
+    if pooler in AVERAGES:
+        mode = "mean"
+        weights = layer_weights(pooler, config.num_hidden_layers)
+        # index 0 is the embedding layer's output, as in our own poolers
+        layers = {"layer_start": 0, "num_hidden_layers": config.num_hidden_layers}
+        yield "WeightedLayerPooling", {"word_embedding_dimension": width, **layers}, {"layer_weights": weights}
+    if pooler == "pooler":
+        mode = "cls"
+    modes: dict[str, Any] = {f"pooling_mode_{theirs}": ours == mode for ours, theirs in _POOLING_MODES.items()}
+    if not pipeline.pools_prompt:
+        modes["include_prompt"] = False
+    yield "Pooling", {"word_embedding_dimension": width, **modes}, {}
+    if pooler == "pooler":
+        # BERT's pooling layer: sentence-transformers has it as a Dense module over the first token's vector
+        dense_config = {
+            "in_features": width,
+            "out_features": width,
+            "bias": True,
+            "activation_function": "torch.nn.modules.activation.Tanh",
+        }
+        parameters = {
+            "linear.weight": tensors["pooler.dense.weight"],
+            "linear.bias": tensors["pooler.dense.bias"],
+        }
+        yield "Dense", dense_config, parameters
+    layer: Any
+    for layer in pipeline.layers:
+        yield type(layer).__name__, layer.config, layer.state_dict()
+
+
+def kept_by_training(folder: Path) -> Pipeline:
+    """What a trained encoder keeps of the folder that training started from: longest input and normalisation."""
+    pipeline = read(folder)
+    layers = nn.Sequential(Normalize()) if pipeline.normalizes else nn.Sequential()
+    return Pipeline(layers=layers, max_length=pipeline.max_length)
