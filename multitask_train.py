@@ -7,7 +7,7 @@ python multitask_train.py --preset best --weights minilm --data DIR --run-dir ru
 import sys
 from functools import partial
 
-from minbert import weights
+from minbert import modules, weights
 from minbert.files import expand_user
 from minbert.optimizer import AdamW
 from minbert.train import cli, distributed, loop, plan, start
@@ -97,7 +97,8 @@ def train(run: OpenRun[MultitaskSettings]) -> None:
     record.save(folder, multitask.tasks, predictions, paths)
     evaluate.save_scores(folder, scores, state, training.keep)
     state_dict = initial.model.state_dict()
-    weights.save(folder / "encoder", state_dict, initial.config, initial.tokenizer, initial.pooler)
+    kept = modules.kept_by_training(initial.folder)
+    weights.save(folder / "encoder", state_dict, initial.config, initial.tokenizer, initial.pooler, kept)
     cli.say(f"\n{evaluate.as_text(scores, state, state.kept_weights(training, steps.total))}")
     run.folder.record_step(state.step)
     cli.run_module("tasks.report", str(folder))

@@ -234,7 +234,7 @@ class Encoder:
         name = name or self.pipeline.default_prompt_name
         if prompt is None and name is not None:
             if name not in prompts:
-                raise UserError(f"prompt_name: {short_repr(name)} is none of {', '.join(prompts) or 'no prompts'}")
+                raise UserError(f"prompt_name: {short_repr(name)} is none of {', '.join(prompts)}")
             prompt = prompts[name]
         if prompt and not self.pipeline.pools_prompt:
             raise UserError("this encoder's pooling leaves the tokens of a prompt out, which is not supported")

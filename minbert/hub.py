@@ -39,9 +39,13 @@ def save_from_transformers(source: str, label: str, folder: Path) -> None:
             files = Path(snapshot_download(source, allow_patterns=_SETTINGS, local_files_only=offline))
         pipeline = modules.read(files)
         options: dict[str, Any] = {"local_files_only": offline, "trust_remote_code": False}
-        for _, path in modules.listed(files)[:1]:
-            # the transformer of older versions is in a folder of its own
-            options["subfolder"] = str(path.relative_to(files)).replace(".", "")
+        rows = modules.listed(files)
+        transformer = rows[0][1] if rows else files
+        if transformer != files:
+            # older versions of sentence-transformers have given it a folder of its own
+            options["subfolder"] = transformer.relative_to(files).as_posix()
+        if (transformer / "adapter_config.json").is_file():
+            raise UserError("an adapter over other weights is not supported; merge it into them first")
         config, state = _read_model(source, options)
         tokenizer, max_length = _read_tokenizer(source, options, lowercase=pipeline.lowercase)
         tokenizer.check_fits(config.vocab_size, "vocabulary")
@@ -62,9 +66,8 @@ def save_from_transformers(source: str, label: str, folder: Path) -> None:
 def _read_model(source: str, options: dict[str, Any]) -> tuple[BertConfig, dict[str, torch.Tensor]]:
     """The config and the encoder's weights by our names, without heads; the pooling layer may be missing."""
     content, _ = transformers.PretrainedConfig.get_config_dict(source, **options)
-    for name in ("quantization_config", "adapter_config"):
-        if name in content:
-            raise UserError(f"config.json has a {name}, which is not supported")
+    if "quantization_config" in content:
+        raise UserError("quantized weights are not supported")
     config = BertConfig.of(content, "config.json")
     loaded: Any = transformers.BertModel.from_pretrained(
         source,

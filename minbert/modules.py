@@ -89,6 +89,10 @@ LAYERS: dict[str, type[Dense] | type[LayerNorm] | type[Normalize]] = {
 """The modules over a pooled vector that are computed here."""
 
 
+_PROMPTS = {"query": "", "document": ""}
+"""The prompts that sentence-transformers has for every encoder."""
+
+
 @dataclass(frozen=True)
 class Pipeline:
     """How texts become vectors, apart from transformer and vocabulary."""
@@ -97,7 +101,7 @@ class Pipeline:
     layers: nn.Sequential = field(default_factory=nn.Sequential)  # over the pooled vector
     max_length: int | None = None  # longest input in tokens
     lowercase: bool = False  # texts before the tokenizer, which may do so too
-    prompts: dict[str, str] = field(default_factory=dict)  # texts to put before a sentence, by name
+    prompts: dict[str, str] = field(default_factory=lambda: dict(_PROMPTS))  # texts before a sentence, by name
     default_prompt_name: str | None = None
     pools_prompt: bool = True  # whether the pooling includes the tokens of a prompt
     truncate_dim: int | None = None  # first dimensions of a vector that are kept
@@ -118,9 +122,12 @@ def listed(folder: Path) -> list[tuple[str, Path]]:
     """Kind and folder of each module in `modules.json`, in order; empty without this file."""
     if not (folder / "modules.json").is_file():
         return []
-    return [
-        (module["type"].rpartition(".")[2], folder / module["path"]) for module in read_json(folder / "modules.json")
-    ]
+    modules = []
+    for module in read_json(folder / "modules.json"):
+        # the package before the kind depends on the version that wrote it
+        kind = module["type"].rpartition(".")[2]
+        modules.append((kind, folder / module["path"]))
+    return modules
 
 
 def read(folder: Path) -> Pipeline:
@@ -133,9 +140,7 @@ def read(folder: Path) -> Pipeline:
         return Pipeline(record(folder).get("pooler"), max_length=_tokenizer_length(folder))
     kinds = [kind for kind, _ in modules]
     if kinds[0] != "Transformer" or "Pooling" not in kinds:
-        raise UserError(
-            f"{folder / 'modules.json'}: the modules {', '.join(kinds)} do not pool a transformer's vectors"
-        )
+        raise UserError(f"{folder / 'modules.json'}: no Transformer with a Pooling: {', '.join(kinds)}")
     transformer = _transformer_settings(modules[0][1])
     after = kinds.index("Pooling") + 1
     pooling = read_json_object(modules[after - 1][1] / "config.json")
@@ -148,19 +153,21 @@ def read(folder: Path) -> Pipeline:
     settings = _optional(folder / "config_sentence_transformers.json")
     if settings.get("model_type", "SentenceTransformer") != "SentenceTransformer":
         raise UserError(f"{folder}: a {settings['model_type']} of sentence-transformers, which has no sentence vectors")
-    prompts = settings.get("prompts") or {}
+    prompts = dict(_PROMPTS)
+    for name, prompt in (settings.get("prompts") or {}).items():
+        prompts[name] = prompt or ""
     default = settings.get("default_prompt_name")
     if default is not None and default not in prompts:
         raise UserError(f"{folder}: the default prompt {short_repr(default)} is none of its prompts")
     return Pipeline(
         pooler,
         nn.Sequential(*layers).requires_grad_(False),
-        transformer.get("max_seq_length") or _tokenizer_length(modules[0][1]),
-        transformer.get("do_lower_case", False),
-        {name: prompt or "" for name, prompt in prompts.items()},
-        default,
-        pooling.get("include_prompt", True),
-        settings.get("truncate_dim"),
+        max_length=transformer.get("max_seq_length") or _tokenizer_length(modules[0][1]),
+        lowercase=transformer.get("do_lower_case", False),
+        prompts=prompts,
+        default_prompt_name=default,
+        pools_prompt=pooling.get("include_prompt", True),
+        truncate_dim=settings.get("truncate_dim"),
     )
 
 
@@ -202,21 +209,7 @@ def _transformer_settings(folder: Path) -> dict[str, Any]:
 
 def _pooler(folder: Path, modules: list[tuple[str, Path]], transformer: dict[str, Any]) -> str:
     """The pooler that computes the same as the modules between the transformer and the pooled vector."""
-    path = modules[-1][1] / "config.json"
-    content = read_json_object(path)
-    modes = content.get("pooling_mode")
-    if modes is None:
-        prefix = "pooling_mode_"
-        modes = [key.removeprefix(prefix) for key in content if key.startswith(prefix) and content[key]]
-    if isinstance(modes, str):
-        modes = [modes]
-    names = {name: ours for ours, theirs in _POOLING_MODES.items() for name in (ours, theirs)}
-    if modes and (len(modes) > 1 or modes[0] not in names):
-        raise UserError(
-            f"{path}: the pooling mode {' + '.join(modes)}; supported are one of {', '.join(_POOLING_MODES)}"
-        )
-    # without a mode sentence-transformers takes the mean
-    pooler = names[modes[0]] if modes else "mean"
+    pooler = _pooling_mode(modules[-1][1] / "config.json")
     for kind, place in modules[:-1]:
         if kind != "WeightedLayerPooling":
             raise UserError(f"{folder / 'modules.json'}: the module {kind} is not supported")
@@ -227,6 +220,23 @@ def _pooler(folder: Path, modules: list[tuple[str, Path]], transformer: dict[str
             raise UserError(f"{place}: these weights of layers are none of {', '.join(AVERAGES)} over the mean")
         pooler = layers
     return pooler
+
+
+def _pooling_mode(path: Path) -> str:
+    """The pooler of a Pooling module's config, which names its mode or, in older versions, has a flag for each."""
+    content = read_json_object(path)
+    modes = content.get("pooling_mode")
+    if modes is None:
+        prefix = "pooling_mode_"
+        modes = [key.removeprefix(prefix) for key in content if key.startswith(prefix) and content[key]]
+    if isinstance(modes, str):
+        modes = [modes]
+    if not modes:
+        return "mean"
+    for ours, theirs in _POOLING_MODES.items():
+        if modes in ([ours], [theirs]):
+            return ours
+    raise UserError(f"{path}: pooling mode {' + '.join(modes)}; supported is one of {', '.join(_POOLING_MODES)}")
 
 
 def _averaged_layers(folder: Path, num_layers: int) -> str | None:

@@ -153,7 +153,9 @@ def load(run: Path | str) -> Predictor:
     config = BertConfig.read(run / "encoder")
     tokenizer = Tokenizer.load(run / "encoder")
     tasks = registry.build(settings["tasks"], settings["pairs"])
-    model = MultitaskModel(accelerate(BertModel(config)), tasks, dropout=0.0, pooler=settings["pooler"])
+    # with_weights, as weights may have no pooling layer
+    encoder = accelerate(BertModel.with_weights(run / "encoder", config))
+    model = MultitaskModel(encoder, tasks, dropout=0.0, pooler=settings["pooler"])
     checkpoint.load(run / "checkpoints", step, model)
     length = start.resolve_max_length(settings["max_length"], config)
     precision = manifest["precision"]

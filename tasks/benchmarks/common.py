@@ -226,6 +226,9 @@ class EmbeddingCache:
             if named.encoder is encoder:
                 pools[named] = partial(pool, pooler=named.pooler)
         for named, vectors in encode_with_pools(encoder, texts, pools).items():
+            if named.pooler == encoder.pooler:
+                # a folder's Dense layers; lengths are left, as classifiers see them
+                vectors = encoder.finish(vectors, normalize_embeddings=False)
             self.vectors[named].update(zip(texts, vectors, strict=True))
 
     def unit(self, encoder: NamedEncoder, texts: Iterable[str]) -> np.ndarray:

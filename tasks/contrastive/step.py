@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from minbert import weights
+from minbert import modules, weights
 from minbert.bert import BertModel
 from minbert.encoder import Encoder, pool
 from minbert.errors import UserError
@@ -332,7 +332,9 @@ def fit_and_save(
         return
 
     folder = run.folder.path
-    weights.save(folder / "encoder", initial.model.state_dict(), initial.config, initial.tokenizer, model.pooler)
+    state_dict = initial.model.state_dict()
+    kept_settings = modules.kept_by_training(initial.folder)
+    weights.save(folder / "encoder", state_dict, initial.config, initial.tokenizer, model.pooler, kept_settings)
     last_loss = evaluation.last_epoch_loss(run.folder.metrics(), steps)
     scores: dict[str, Any] = {}
     for name, value in after.metrics.items():

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from transformers import AutoTokenizer
 
 from minbert import BertModel, Ragged, UserError
 from minbert.weights import their_name
@@ -124,6 +125,51 @@ def test_token_types_equal_transformers(tiny: Path) -> None:
     without_types = Ragged.from_lists(rows)
     other = mine.encode(mine.embed(without_types), without_types)[-1]
     assert worst(tokens, other) > 1e-2, "types matter"
+
+
+def test_tokenizer_output_and_tuple_index(tiny: Path, tmp_path: Path) -> None:
+    """What is written for transformers' BertModel works: its tokenizer's output, indices, save_pretrained."""
+    batch = AutoTokenizer.from_pretrained(tiny)(
+        ["the cat", "a dog"], ["sat", "runs!"], return_tensors="pt", padding=True
+    )
+    assert batch["token_type_ids"].any()
+    mine = BertModel.from_pretrained(tiny)
+    outputs = mine(**batch)
+    wanted = transformers_model(tiny)(**batch)
+    real = batch["attention_mask"].bool()
+    assert worst(outputs[0][real], wanted[0][real]) <= 1e-5
+    assert worst(outputs[1], wanted[1]) <= 1e-5 and outputs[-1] is outputs[1]
+    mine.save_pretrained(tmp_path / "saved")
+    assert worst(transformers_model(tmp_path / "saved")(**batch)[1], wanted[1]) <= 1e-5
+
+
+IDS = torch.tensor([[2, 5, 3]])
+REFUSED = [
+    ({"input_ids": torch.tensor([[2, 4000, 3]])}, "input_ids reach from 2 to 4000; the encoder embeds 0 to 80"),
+    ({"input_ids": torch.tensor([[2, -1, 3]])}, "input_ids reach from -1"),
+    ({"input_ids": IDS.float()}, "input_ids are float32"),
+    ({"input_ids": IDS, "token_type_ids": 2 * torch.ones_like(IDS)}, "token_type_ids reach from 2 to 2"),
+]
+
+
+@pytest.mark.parametrize(("inputs", "why"), REFUSED)
+def test_ids_without_embedding_are_refused(tiny: Path, inputs: dict[str, Tensor], why: str) -> None:
+    with pytest.raises(UserError, match=why):
+        BertModel.from_pretrained(tiny)(**inputs)
+
+
+def test_without_pooling_layer(tiny: Path, tmp_path: Path) -> None:
+    """Such weights have hidden states; only the pooling layer cannot be asked for."""
+    from transformers import BertModel as Theirs
+
+    Theirs.from_pretrained(tiny, add_pooling_layer=False).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(tiny).save_pretrained(tmp_path)
+    model = BertModel.from_pretrained(tmp_path)
+    outputs = model(IDS)
+    assert list(outputs) == ["last_hidden_state"]
+    assert worst(outputs[0], transformers_model(tiny)(IDS)[0]) <= 1e-5
+    with pytest.raises(UserError, match="these weights have no pooling layer: choose another pooler"):
+        model.pooled(Ragged.from_lists([[2, 5, 3]]))
 
 
 def test_left_padding_equals_transformers(tiny: Path) -> None:

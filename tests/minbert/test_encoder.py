@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import SentenceTransformer, models
 
 from minbert import BertModel, Encoder, Ragged, UserError, pooling
 from minbert.encoder import batches_by_length, vectors
@@ -38,20 +38,35 @@ def theirs(minilm: Path) -> SentenceTransformer:
     return SentenceTransformer(str(minilm), device="cpu")
 
 
-@pytest.mark.parametrize("options", [{}, {"normalize_embeddings": True}, {"batch_size": 2}])
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"normalize_embeddings": True},
+    {"batch_size": 2},
+    {"truncate_dim": 100},
+    {"truncate_dim": 100, "normalize_embeddings": True},
+    {"prompt": "query: "},
+    {"convert_to_tensor": True},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
 def test_equals_sentence_transformers_on_minilm(
     encoder: Encoder, theirs: SentenceTransformer, options: dict[str, Any]
 ) -> None:
-    """Unit vectors in fp32 agree to 1e-6, with the same call."""
+    """Vectors in fp32 agree to 1e-6, with the same call; this folder scales them to length 1."""
     expected, actual = theirs.encode(SENTENCES, **options), encoder.encode(SENTENCES, **options)
     assert encoder.pooler == "mean" and type(actual) is type(expected) and actual.dtype == expected.dtype
     single = theirs.encode(SENTENCES[0], **options)
     assert encoder.encode(SENTENCES[0], **options).shape == single.shape
-    assert encoder.encode([], **options).shape == (0, 384)
-    if "normalize_embeddings" in options:
-        np.testing.assert_allclose(np.linalg.norm(actual, axis=1), 1, atol=1e-6)
-    unit = [np.asarray(x) / np.linalg.norm(np.asarray(x), axis=1, keepdims=True) for x in (actual, expected)]
-    assert np.abs(unit[0] - unit[1]).max() <= 1e-6
+    assert encoder.encode([], **options).shape == (0, actual.shape[1])
+    assert np.abs(np.asarray(actual) - np.asarray(expected)).max() <= 1e-6
+
+
+def test_normalize_embeddings_overrules_the_folder(encoder: Encoder, theirs: SentenceTransformer) -> None:
+    raw = encoder.encode(SENTENCES, normalize_embeddings=False)
+    pooled = theirs[1](theirs[0](theirs.preprocess(SENTENCES)))["sentence_embedding"].detach().numpy()
+    np.testing.assert_allclose(raw, pooled, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(encoder.encode(SENTENCES), axis=1), 1, atol=1e-6)
 
 
 def test_similarities_equal_sentence_transformers(encoder: Encoder, theirs: SentenceTransformer) -> None:
@@ -60,6 +75,7 @@ def test_similarities_equal_sentence_transformers(encoder: Encoder, theirs: Sent
         actual, expected = encoder.similarity(a, b), theirs.similarity(a, b)
         assert actual.shape == expected.shape
         torch.testing.assert_close(actual, expected, atol=1e-6, rtol=0)
+    torch.testing.assert_close(encoder.similarity(SENTENCES[0], SENTENCES), encoder.similarity(vectors[0], vectors))
 
 
 def test_long_texts_are_truncated_alike(encoder: Encoder, theirs: SentenceTransformer) -> None:
@@ -91,8 +107,11 @@ def test_batches_cover_all_within_budget(lengths: list[int], budget: int) -> Non
 
 
 def test_encoding_turns_dropout_off(tiny: Path) -> None:
-    training = Encoder(BertModel.from_pretrained(tiny).train(), Tokenizer.load(tiny), "mean", precision="fp32")
-    np.testing.assert_array_equal(training.encode(["the cat"]), training.encode(["the cat"]))
+    encoder = Encoder(BertModel.from_pretrained(tiny), Tokenizer.load(tiny), "mean", precision="fp32")
+    expected = encoder.encode(["the cat"])
+    encoder.model.train()
+    np.testing.assert_array_equal(encoder.encode(["the cat"]), expected)
+    assert encoder.model.training, "the model's mode is the caller's"
 
 
 @pytest.mark.parametrize("name", pooling.NAMES)
@@ -108,9 +127,41 @@ def test_only_sequences_of_strings(tiny: Path) -> None:
     frame = pd.DataFrame({"text": texts})
     for sentences in (frame["text"], np.array(texts), (text for text in texts)):
         np.testing.assert_array_equal(encoder.encode(sentences), encoder.encode(texts))
-    refused: list[Any] = [frame, [("the cat", "a dog")], ["the cat", None]]
+    refused: list[Any] = [frame, {"the cat": 1}, {"the cat"}, None, 3, [("the cat", "a dog")], ["the cat", None]]
     for other in refused:
         with pytest.raises(TypeError, match="sentences: "):
             encoder.encode(other)
+    with pytest.raises(TypeError, match="number 1, counted from 0, is a NoneType"):
+        encoder.encode(["the cat", None])  # type: ignore[list-item]
+    with pytest.raises(UserError, match="text number 1, counted from 0, holds half of a surrogate pair"):
+        encoder.encode(["the cat", "\ud800"])
+    with pytest.raises(UserError, match="prompt_name: 'q' is none of query, document"):
+        encoder.encode(texts, prompt_name="q")
+
+
+def test_longest_input_can_be_set(tiny: Path) -> None:
+    encoder = Encoder.load(tiny, max_length=8)
+    assert encoder.max_length == encoder.max_seq_length == 8 and "max_length 8" in repr(encoder)
+    encoder.max_seq_length = 512
+    assert encoder.max_length == 64, "as many positions as the model has"
     with pytest.raises(UserError, match="max_length: 2 leaves no room"):
-        Encoder(encoder.model, encoder.tokenizer, max_length=2)
+        encoder.max_seq_length = 2
+
+
+def test_saved_encoder_is_equal(encoder: Encoder, tmp_path: Path) -> None:
+    assert encoder.to("cpu") is encoder and encoder.device == torch.device("cpu")
+    assert encoder.get_sentence_embedding_dimension() == 384
+    encoder.save(tmp_path / "saved")
+    again = Encoder.load(tmp_path / "saved", precision="fp32")
+    np.testing.assert_array_equal(again.encode(SENTENCES), encoder.encode(SENTENCES))
+    assert repr(again) == repr(encoder)
+
+
+def test_prompt_outside_pooling_is_refused(tiny: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "theirs"
+    modules = [models.Transformer(str(tiny)), models.Pooling(32, include_prompt=False)]
+    SentenceTransformer(modules=modules, device="cpu", prompts={"q": "the "}).save(str(folder))
+    encoder = Encoder.load(folder)
+    encoder.encode("the cat")
+    with pytest.raises(UserError, match="leaves the tokens of a prompt out"):
+        encoder.encode("the cat", prompt_name="q")

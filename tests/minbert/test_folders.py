@@ -394,6 +394,7 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "without [CLS] and [SEP]": (without_template, "adds other tokens than"),
     "truncates on the left": (lambda folder: rules(folder, truncation_side="left"), "truncates on the left"),
     "long words": (slow_for_long_words, "max_input_chars_per_word is 100,000"),
+    "adapter": (lambda folder: edit(plain(folder) / "adapter_config.json", peft_type="LORA"), "an adapter over other"),
     "last token": (lambda folder: library(folder, pooling="lasttoken"), "pooling mode lasttoken"),
     "two pooling modes": (lambda folder: library(folder, pooling=("cls", "mean")), "pooling mode cls \\+ mean"),
     "weights of layers": (lambda folder: layers(folder, (1.0, 3.0)), "none of avg-first-last"),
