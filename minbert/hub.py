@@ -1,7 +1,7 @@
 """Opening an encoder by transformers: from the Hugging Face Hub, and from a folder that this project has not saved."""
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import transformers
 from huggingface_hub import HfApi, constants, snapshot_download
 from tokenizers import normalizers
 
-from minbert import modules, weights
+from minbert import modules
 from minbert.config import BertConfig
 from minbert.errors import MINILM, UserError, reason
 from minbert.tokenizer import BERT_TOKENS, Tokenizer, check
@@ -20,8 +20,18 @@ _SETTINGS = ["*.json", "*_Dense/*", "*_LayerNorm/*", "*_WeightedLayerPooling/*"]
 _PROBE = "a b"  # any text shows which special tokens a tokenizer adds
 
 
-def save_from_transformers(source: str, label: str, folder: Path) -> None:
-    """Save the BERT encoder that transformers and sentence-transformers read from a folder or the Hub as our own.
+@dataclass(frozen=True)
+class Opened:
+    """An encoder that transformers has read."""
+
+    tensors: dict[str, torch.Tensor]  # by transformers' names; those of the pooling layer may be missing
+    config: BertConfig
+    tokenizer: Tokenizer
+    pipeline: modules.Pipeline
+
+
+def open_with_transformers(source: str, label: str) -> Opened:
+    """The BERT encoder that transformers and sentence-transformers read from a folder or the Hub.
 
     Raises `UserError`, beginning with `label`, if it cannot be read, is of another architecture, lacks weights, or
     computes its vectors in a way that is not supported.
@@ -46,7 +56,7 @@ def save_from_transformers(source: str, label: str, folder: Path) -> None:
             options["subfolder"] = transformer.relative_to(files).as_posix()
         if (transformer / "adapter_config.json").is_file():
             raise UserError("an adapter over other weights is not supported; merge it into them first")
-        config, state = _read_model(source, options)
+        config, tensors = _read_model(source, options)
         tokenizer, max_length = _read_tokenizer(source, options, lowercase=pipeline.lowercase)
         tokenizer.check_fits(config.vocab_size, "vocabulary")
     except UserError as error:
@@ -60,11 +70,11 @@ def save_from_transformers(source: str, label: str, folder: Path) -> None:
         ) from error
     if pipeline.max_length is None:
         pipeline = replace(pipeline, max_length=max_length)
-    weights.save(folder, state, config, tokenizer, pipeline.pooler, pipeline)
+    return Opened(tensors, config, tokenizer, pipeline)
 
 
 def _read_model(source: str, options: dict[str, Any]) -> tuple[BertConfig, dict[str, torch.Tensor]]:
-    """The config and the encoder's weights by our names, without heads; the pooling layer may be missing."""
+    """The config and the encoder's weights, without heads; the pooling layer may be missing."""
     content, _ = transformers.PretrainedConfig.get_config_dict(source, **options)
     if "quantization_config" in content:
         raise UserError("quantized weights are not supported")
@@ -90,12 +100,9 @@ def _read_model(source: str, options: dict[str, Any]) -> tuple[BertConfig, dict[
             problems.append(f"{name} holds NaN or infinity")
     if problems:
         raise UserError(f"the weights do not fit config.json: {'; '.join(problems[:10])}")
-    state = {}
-    for name, tensor in theirs.state_dict().items():
-        # transformers draws random weights for what it does not find
-        if name not in report["missing_keys"]:
-            state[weights.our_name(name)] = tensor
-    return config, state
+    # transformers draws random weights for what it does not find
+    found = {name: tensor for name, tensor in theirs.state_dict().items() if name not in report["missing_keys"]}
+    return config, found
 
 
 def _read_tokenizer(source: str, options: dict[str, Any], *, lowercase: bool) -> tuple[Tokenizer, int]:

@@ -306,7 +306,7 @@ def resolve(name: str, flag: str = "") -> Path:
 
 
 def _file_versions(folder: Path) -> list[tuple[str, int, int]]:
-    """Name, size and time of the files that `hub.save_from_transformers` may read from a folder."""
+    """Name, size and time of the files that `hub.open_with_transformers` may read from a folder."""
     versions = []
     for file in sorted([*folder.iterdir(), *folder.glob("*/*")]):
         status = file.stat()
@@ -324,5 +324,7 @@ def _open_with_transformers(source: str, label: str, version: list[Any]) -> Path
         if not folder.is_dir():  # another process may have saved it meanwhile
             from minbert import hub  # imports transformers, a second that few starts need
 
-            hub.save_from_transformers(source, label, folder)
+            opened = hub.open_with_transformers(source, label)
+            tensors = {our_name(name): tensor for name, tensor in opened.tensors.items()}
+            save(folder, tensors, opened.config, opened.tokenizer, opened.pipeline.pooler, opened.pipeline)
     return folder

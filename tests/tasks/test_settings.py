@@ -77,6 +77,7 @@ def test_weights_are_used_without_stage_one(tmp_path: Path, monkeypatch: pytest.
 def test_run_folder_stands_for_its_encoder(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for run in (tmp_path, tmp_path / "minilm"):
         shutil.copytree(tiny, run / "encoder")
+        (run / "encoder" / "minbert.json").write_text('{"pooler": "mean"}')
     monkeypatch.setenv("HOME", str(tmp_path.parent))
     monkeypatch.chdir(tmp_path)
     for source in (str(tmp_path), str(tmp_path / "encoder"), f"~/{tmp_path.name}"):
