@@ -65,6 +65,7 @@ class TrainingSettings(settings.TrainingSettings):
 
     metric: ClassVar[str] = evaluation.METRIC
 
+    correct_bias: bool = flag(True, "Adam's bias correction; without it the first updates are larger (ConSERT's code)")
     chunk: int = flag(
         0,
         "encode a batch in chunks of N sentences, in two passes: the same gradient with less memory (the extra pass of "
@@ -316,7 +317,9 @@ def fit_and_save(
     distributed.say(f"before training: {evaluation.as_text(before.metrics)}")
     state = loop.fit(
         model,
-        AdamW(decay_groups(model.parameters(), training.weight_decay), lr=training.lr),
+        AdamW(
+            decay_groups(model.parameters(), training.weight_decay), lr=training.lr, correct_bias=training.correct_bias
+        ),
         train_step,
         steps,
         run.folder,

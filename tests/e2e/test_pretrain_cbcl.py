@@ -108,6 +108,18 @@ def test_stage_one_feeds_stage_two(script: Script, tiny: Path, tmp_path: Path) -
     assert all(torch.equal(kept[name], trained[name]) for name in kept), "frozen: stage one's weights to the bit"
 
 
+def test_first_update_follows_adam(script: Script, tiny: Path) -> None:
+    """Its largest change is the rate, and without bias correction (1 - b1) / sqrt(1 - b2) = 3.16 times the rate."""
+    started = load_file(tiny / "model.safetensors")
+    for number, (flags, factor) in enumerate([((), 1.0), (("--correct-bias", "false"), 0.1 / 0.001**0.5)]):
+        usual = ("--preset", "sample", "--pooler", "mean", "--lr", 1e-3, "--max-steps", 1)
+        run = script(PRETRAIN, *usual, *flags, run_dir=f"run-{number}")
+        assert run.code == 0, run.err
+        trained = load_file(run.folder / "encoder" / "model.safetensors")
+        name = "encoder.layer.0.output.dense.weight"
+        assert (trained[name] - started[name]).abs().max().item() == pytest.approx(1e-3 * factor, rel=0.02)
+
+
 def test_stage_two_starts_from_stage_one(script: Script, tiny: Path, tmp_path: Path) -> None:
     stage_one = tmp_path / "runs/cbcl/encoder"
     shutil.copytree(tiny, stage_one)

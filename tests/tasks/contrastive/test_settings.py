@@ -44,6 +44,30 @@ def test_preset_belongs_to_one_command(command: str, preset: str) -> None:
             settings_of(other, "--preset", preset)
 
 
+CONSERT_OPTIMIZER = {"weight_decay": 0.01, "correct_bias": False}  # of the released code; the paper says Adam
+CONSERT_LENGTHS = {"max_length": 64, "batch_size": 96, "warmup": 0.1, "evaluate_every": 200, "temperature": 0.1}
+PAPERS = [
+    (PRETRAIN, "cbcl", {"margin": 0.2, "pacing_exponent": 0.5, "temperature": 0.05, "epochs": 10}),
+    (PRETRAIN, "selfccl-bert", {"epochs": 4, "batch_size": 512, "pacing_exponent": 1.0, "margin": 0.2}),
+    (PRETRAIN, "selfccl-sbert", {"epochs": 4, "batch_size": 350, "pacing_exponent": 1.0, "margin": 0.2}),
+    (PRETRAIN, "sbert-nli-v2", {"epochs": 3, "batch_size": 350, "order": "none"}),
+    # section 4.1
+    (CONSERT, "consert", CONSERT_LENGTHS | CONSERT_OPTIMIZER | {"lr": 5e-7, "encoder_dropout": 0.0, "sts_dev": "stsb"}),
+    (CONSERT, "consert-joint", CONSERT_LENGTHS | CONSERT_OPTIMIZER | {"alpha": 0.15}),
+    (NLI, "consert-sup", CONSERT_OPTIMIZER | {"max_length": 64, "batch_size": 96, "warmup": 0.1}),
+    # Table 4; the interval is that of SimCSE's released scripts
+    (SIMCSE, "simcse", {"lr": 3e-5, "batch_size": 32, "weight_decay": 0.01, "evaluate_every": 125}),
+    (SIMCSE, "edacse-bert", {"lr_schedule": "cosine", "marks_most": 3, "eda_weight": 0.6, "evaluate_every": 125}),
+    (SIMCSE, "edacse-roberta", {"lr": 3e-5, "marks_most": 2, "eda_weight": 0.3}),
+    (SIMCSE, "edacse-roberta-large", {"lr": 5e-6, "batch_size": 16, "marks_most": 5, "eda_weight": 0.6}),
+]
+
+
+@pytest.mark.parametrize(("command", "preset", "values"), PAPERS)
+def test_presets_are_the_papers(command: str, preset: str, values: dict[str, Any]) -> None:
+    assert values.items() <= settings_of(command, "--preset", preset).flat().items()
+
+
 def test_older_curriculum_flags_work() -> None:
     older = ["--power", "2", "--technique", "entailment", "--pacing", "step", "--within", "sorted"]
     newer = ["--pacing-exponent", "2", "--difficulty", "entailment", "--pace-by", "step", "--order-within", "sorted"]
