@@ -29,9 +29,9 @@ from tasks.contrastive.step import (
     ContrastiveModel,
     ContrastiveTrainStep,
     EncoderSettings,
+    InBatchTrainingSettings,
     Metrics,
     RunSettings,
-    TrainingSettings,
     count_of,
     fit_and_save,
     require_negatives,
@@ -87,7 +87,7 @@ class PretrainSettings(Settings):
     curriculum: CurriculumSettings
     loss: LossSettings
     synonyms: SynonymSettings
-    training: TrainingSettings
+    training: InBatchTrainingSettings
     files: TripletFileSettings
     run: RunSettings
 
@@ -170,7 +170,7 @@ def train(run: OpenRun[PretrainSettings]) -> None:
         scorer = Encoder(initial.model, initial.tokenizer, initial.pooler, precision=run.precision)
         scores = scoring.similarities(scorer, data.train, initial.sha256, rows)
     order, groups = curriculum.sort(options.curriculum, rows, scores, training.seed)
-    paced = curriculum.pace(options.curriculum, training, order, groups)
+    paced = curriculum.pace(options.curriculum, training, order, groups, training.texts_apart(data.train))
 
     # train on them
     # a projection that is kept becomes the encoder's pooling layer

@@ -27,10 +27,10 @@ from tasks.contrastive.step import (
     ContrastiveModel,
     ContrastiveTrainStep,
     EncoderSettings,
+    InBatchTrainingSettings,
     Inputs,
     Metrics,
     RunSettings,
-    TrainingSettings,
     fit_and_save,
     require_negatives,
 )
@@ -81,7 +81,7 @@ class ConsertSettings(Settings):
     data: corpora.TextSettings
     loss: LossSettings
     synonyms: SynonymSettings
-    training: TrainingSettings
+    training: InBatchTrainingSettings
     files: nli.NliFileSettings
     run: RunSettings
 
@@ -268,7 +268,7 @@ def train(run: OpenRun[ConsertSettings]) -> None:
         rows_read = corpora.read_texts(options.data, options, initial)
         data = with_dev_pairs(rows_read, options, initial, noun="texts", unlabelled=True)
         rows = plan.random_subset(len(data.train), 0, training.seed)  # --limit has been applied to the texts
-    steps = shuffled_plan(rows, training)
+    steps = shuffled_plan(rows, training, training.texts_apart(data.train))
 
     # train on them
     pooler = "pooler" if options.encoder.projection == "kept" else initial.pooler

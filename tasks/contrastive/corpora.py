@@ -18,6 +18,7 @@ from minbert.errors import UserError, suggestion
 from minbert.files import data_folder, expand_user, require_file
 from minbert.seeds import numpy_generator
 from minbert.token_cache import ReaderReport, Row
+from minbert.tokenizer import Tokenizer
 from minbert.train import distributed
 from minbert.train.settings import DataSettings, flag, names_in
 from minbert.train.start import InitialEncoder
@@ -27,6 +28,7 @@ from tasks.readers import chinese, is_table, open_as, senteval, text_key
 
 SOURCES = ("sts", "sts-train", "chinese")
 """The names of texts that need no path."""
+_BLOCK = 4096  # texts that the tokenizer takes at once
 
 
 @dataclass(frozen=True)
@@ -47,19 +49,27 @@ def read_texts(options: TextSettings, settings: Any, encoder: InitialEncoder) ->
     limit = settings.data.limit
     names = names_in(options.texts)
     corpus = find_texts(names, settings.files.data)
+    tokenizer = encoder.tokenizer
 
     # lazy, as a cache hit reads nothing
     def rows() -> Iterator[Row | ReaderReport]:
-        kept, report = gather_texts(corpus, seed, limit, keep_duplicates=options.keep_duplicates)
+        kept, report = gather_texts(corpus, tokenizer, seed, limit, keep_duplicates=options.keep_duplicates)
         for number, text in enumerate(kept, start=1):
             yield Row(str(number), (text,))
         yield report
 
     tests = [path.name for path in corpus.tests]
     # the seed changes the texts only if a sample is drawn
-    rule = ["texts", *names, seed if limit else "", limit, options.keep_duplicates, *corpus.absent, *tests]
+    rule = [
+        "texts distinct by token ids",
+        *names,
+        seed if limit else "",
+        limit,
+        options.keep_duplicates,
+        *corpus.absent,
+        *tests,
+    ]
     paths = [file.path for file in corpus.files]
-    tokenizer = encoder.tokenizer
     cache, hashes = cache_rows(paths, rows(), rule, tokenizer, further=corpus.tests, digest=token_cache.digest)
     files = []
     skipped = []
@@ -183,10 +193,11 @@ def _english(name: str, data: Path) -> Corpus:
 
 
 def gather_texts(
-    corpus: Corpus, seed: int, limit: int = 0, *, keep_duplicates: bool = False
+    corpus: Corpus, tokenizer: Tokenizer, seed: int, limit: int = 0, *, keep_duplicates: bool = False
 ) -> tuple[list[str], ReaderReport]:
     """The first appearance of each text, `limit` of them by seed (0: all), in file order, and a report on them.
 
+    Texts with the same token ids, such as those that differ in letter case alone, are one text to the encoder.
     A smaller sample of the same seed is part of a larger one. `keep_duplicates` keeps every appearance, as ConSERT's
     89,192 texts do. The report holds, for each file, the rows read and skipped; the number of duplicates; and
     `transductive`: whether a test file was read. `also_in_test` counts the kept texts that `any` test file of the same
@@ -201,7 +212,7 @@ def gather_texts(
         files.append(counts)
     if not texts:
         raise UserError(f"{', '.join(str(file.path) for file in corpus.files)}: no text")
-    distinct = list(dict.fromkeys(texts))
+    distinct = distinct_texts(texts, tokenizer)
     candidates = texts if keep_duplicates else distinct
     kept = sample(candidates, seed, limit)
     test_texts: set[str] = set()
@@ -216,6 +227,18 @@ def gather_texts(
         "transductive": any(file.split == "test" for file in corpus.files),
         "also_in_test": {"any": sum(text_key(text) in test_texts for text in kept)},
     }
+
+
+def distinct_texts(texts: list[str], tokenizer: Tokenizer) -> list[str]:
+    """The first of all texts with the same token ids."""
+    spellings = list(dict.fromkeys(texts))
+    kept: dict[tuple[int, ...], str] = {}
+    # in blocks: the ids of a whole corpus would take much memory
+    for begin in range(0, len(spellings), _BLOCK):
+        block = spellings[begin : begin + _BLOCK]
+        for text, ids in zip(block, tokenizer.encode(block), strict=True):
+            kept.setdefault(tuple(ids), text)
+    return list(kept.values())
 
 
 def sample(texts: list[str], seed: int, limit: int) -> list[str]:

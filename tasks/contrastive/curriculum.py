@@ -111,6 +111,7 @@ def plan(
     pace_by: str = "epoch",
     order_within: str = "shuffled",
     equal_steps: bool = False,
+    texts: np.ndarray | None = None,
 ) -> Plan:
     """The steps over the eligible prefix of `order`, which is at least one batch.
 
@@ -126,6 +127,7 @@ def plan(
     is drawn twice in a pass, and while the prefix does not grow each is drawn once. `sorted`: the prefix in its order,
     from the start of each epoch and again when its end is reached. No batch holds a row twice: one that ends a pass is
     filled up with other rows of the next. With pacing by step, a row near the end of the order may never be drawn.
+    With `texts`, [rows of the file, k], the rows of an epoch are exchanged between its batches as by `separated`.
     """
     size = len(order)
     least = min(batch_size, size)
@@ -156,6 +158,8 @@ def plan(
             positions = _sorted_batches(bounds, sizes)
         else:
             positions = _shuffled_batches(bounds, sizes, shuffle)
+        if texts is not None:
+            positions = separated(positions, bounds, texts[order])
         return [("nli", order[batch]) for batch in positions]
 
     return Plan(steps_per_epoch, build)
@@ -206,6 +210,69 @@ def _sorted_batches(limits: Sequence[int], sizes: Sequence[int]) -> list[np.ndar
         # in 1..limit: a batch that ends exactly at the prefix's end continues with the rows by which the prefix grows
         start = (start + size - 1) % limit + 1
     return batches
+
+
+def separated(batches: Sequence[np.ndarray], limits: Sequence[int], texts: np.ndarray) -> list[np.ndarray]:
+    """The batches with rows exchanged, so that no anchor or positive stands in two rows of a batch.
+
+    With in-batch negatives such a text would be a negative of itself. `texts` [N, k] has a number for every text of a
+    row, equal for equal texts: anchor, positive and, in column 2, the hard negative, which may be that of another row
+    too. A row goes to a later batch if there is one that it fits, in exchange for a row of that one. Sizes stay, an
+    epoch keeps its rows, and no row comes before the limit of a step makes it eligible. Rows that fit no batch stay,
+    such as those of a text that is in more rows than there are batches.
+    """
+    batches = [batch.copy() for batch in batches]
+    for number, batch in enumerate(batches):
+        for place in _clashing_places(texts[batch].tolist()):
+            others = np.delete(batch, place)
+            later = range(number + 1, len(batches))
+            for target in [*later, *range(number)]:
+                swapped = _place_to_swap(batch[place], others, limits[number], batches[target], limits[target], texts)
+                if swapped is not None:
+                    batch[place], batches[target][swapped] = batches[target][swapped], batch[place]
+                    break
+    return batches
+
+
+def _clashing_places(texts: Sequence[Sequence[int]]) -> list[int]:
+    """The rows of a batch, by the numbers of their texts, that share an anchor or a positive with an earlier row."""
+    places = []
+    targets: set[int] = set()
+    every: set[int] = set()
+    for place, row in enumerate(texts):
+        if _clashes(row, targets, every):
+            places.append(place)
+        else:
+            targets.update(row[:2])
+            every.update(row)
+    return places
+
+
+def _clashes(row: Sequence[int], targets: set[int], every: set[int]) -> bool:
+    """Whether an anchor or a positive is on both sides; `targets` are those of other rows, `every` all their texts."""
+    return not every.isdisjoint(row[:2]) or not targets.isdisjoint(row[2:])
+
+
+def _place_to_swap(
+    row: int, others: np.ndarray, limit: int, target: np.ndarray, target_limit: int, texts: np.ndarray
+) -> int | None:
+    """The first place of the batch `target` whose row can be exchanged for `row`; None if there is none.
+
+    `others` are the rows that `row` clashes with, of which the first `limit` are eligible.
+    """
+    targets_there, every_there = _texts_of(texts[target])
+    if row >= target_limit or _clashes(texts[row].tolist(), targets_there, every_there):
+        return None
+    targets_here, every_here = _texts_of(texts[others])
+    for place, candidate in enumerate(target.tolist()):
+        if candidate < limit and not _clashes(texts[candidate].tolist(), targets_here, every_here):
+            return place
+    return None
+
+
+def _texts_of(rows: np.ndarray) -> tuple[set[int], set[int]]:
+    """The anchors and positives of some rows, and all their texts."""
+    return set(rows[:, :2].ravel().tolist()), set(rows.ravel().tolist())
 
 
 @dataclass(frozen=True)
@@ -267,9 +334,16 @@ def sort(
 
 
 def pace(
-    settings: CurriculumSettings, training: TrainingSettings, order: np.ndarray, groups: np.ndarray | None
+    settings: CurriculumSettings,
+    training: TrainingSettings,
+    order: np.ndarray,
+    groups: np.ndarray | None,
+    texts: np.ndarray | None = None,
 ) -> Paced:
-    """The steps: more of the order is eligible in each epoch (CBCL, equation 2); without a curriculum all of it is."""
+    """The steps: more of the order is eligible in each epoch (CBCL, equation 2); without a curriculum all of it is.
+
+    `texts` are those that `plan` keeps apart.
+    """
     steps = plan(
         order,
         epochs=training.epochs,
@@ -279,10 +353,11 @@ def pace(
         pace_by=settings.pace_by,
         order_within=settings.order_within,
         equal_steps=settings.equal_steps,
+        texts=texts,
     )
     return Paced(start.shortened(steps, training), len(order), groups)
 
 
-def shuffled_plan(rows: np.ndarray, training: TrainingSettings) -> Plan:
+def shuffled_plan(rows: np.ndarray, training: TrainingSettings, texts: np.ndarray | None = None) -> Plan:
     """The steps over all rows, shuffled in each epoch: the plan of commands without a curriculum."""
-    return pace(CurriculumSettings(order="none"), training, rows, None).plan
+    return pace(CurriculumSettings(order="none"), training, rows, None, texts).plan

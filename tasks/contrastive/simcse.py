@@ -25,9 +25,9 @@ from tasks.contrastive.step import (
     ContrastiveModel,
     ContrastiveTrainStep,
     EncoderSettings,
+    InBatchTrainingSettings,
     Metrics,
     RunSettings,
-    TrainingSettings,
     fit_and_save,
     require_negatives,
 )
@@ -65,7 +65,7 @@ class SimcseSettings(Settings):
     data: corpora.TextSettings
     loss: LossSettings
     synonyms: SynonymSettings
-    training: TrainingSettings
+    training: InBatchTrainingSettings
     files: FileSettings
     run: RunSettings
 
@@ -127,7 +127,7 @@ def train(run: OpenRun[SimcseSettings]) -> None:
     rows_read = corpora.read_texts(options.data, options, initial)
     data = with_dev_pairs(rows_read, options, initial, noun="texts", unlabelled=True)
     rows = plan.random_subset(len(data.train), 0, training.seed)  # --limit has been applied to the texts
-    steps = shuffled_plan(rows, training)
+    steps = shuffled_plan(rows, training, training.texts_apart(data.train))
 
     # train on them
     pooler = "pooler" if options.encoder.projection == "kept" else initial.pooler

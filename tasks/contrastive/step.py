@@ -78,6 +78,26 @@ class TrainingSettings(settings.TrainingSettings):
 
 
 @dataclass(frozen=True)
+class InBatchTrainingSettings(TrainingSettings):
+    """Training with in-batch negatives."""
+
+    unique_batches: bool = flag(
+        True, "a text stands in one row of a batch, as it would be a negative of itself: other rows go to later batches"
+    )
+
+    def texts_apart(self, examples: Examples) -> np.ndarray | None:
+        """For the plan: a number for every text, [rows, k], equal for those that the encoder sees as one; or None."""
+        if not self.unique_batches:
+            return None
+        numbers: dict[tuple[int, ...], int] = {}
+        texts = np.empty((len(examples), examples.cache.num_texts), dtype=np.int64)
+        for row in range(len(examples)):
+            for column in range(examples.cache.num_texts):
+                texts[row, column] = numbers.setdefault(tuple(examples.sentence(row, column)), len(numbers))
+        return texts
+
+
+@dataclass(frozen=True)
 class RunSettings(settings.RunSettings):
     """The run's folder, its checkpoints and its log."""
 

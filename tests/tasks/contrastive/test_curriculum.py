@@ -5,6 +5,7 @@ python -m pytest --import-mode=importlib tests/tasks/contrastive/test_curriculum
 
 import math
 from collections import Counter
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -182,6 +183,56 @@ def test_sorted_passes_keep_the_order() -> None:
     assert rows == [*range(20), *range(20)]
     grown = rows_by_step(plan(np.arange(40), **(options | {"pace_by": "step", "order_within": "sorted"})))
     assert grown[:4] == [[0, 1, 2, 3], [0, 1, 2, 3], [4, 5, 0, 1], [2, 3, 4, 5]], "a prefix of 4, 4, 6 and 8 rows"
+
+
+def clashes(rows: list[int], texts: np.ndarray) -> int:
+    """The pairs of rows of a batch of which one has an anchor or a positive that is a text of the other."""
+    count = 0
+    for first, second in combinations(texts[rows].tolist(), 2):
+        count += bool({*first[:2]} & {*second} or {*second[:2]} & {*first})
+    return count
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3])
+@given(st.integers(1, 60), variants, st.integers(0, 99))
+def test_unique_batches_keep_the_plan(columns: int, size: int, variant: dict, seed: int) -> None:
+    """Sizes, the rows of an epoch and what is eligible at each step stay; no batch has more repeats than before."""
+    ranks = np.random.default_rng(seed).permutation(size)
+    texts = np.random.default_rng(seed).integers(0, 4 * size, (size, columns))
+    order = np.argsort(ranks)
+    plain = plan(order, **variant)
+    unique = plan(order, **variant, texts=texts)
+    assert unique.lengths == plain.lengths
+    rows_of_epoch: dict[int, list[list[int]]] = {}
+    for step, (before, after) in enumerate(zip(rows_by_step(plain), rows_by_step(unique), strict=True)):
+        assert len(after) == len(before) and len(set(after)) == len(after)
+        assert max(ranks[after]) < limit(size, step, plain, variant)
+        epochs = rows_of_epoch.setdefault(plain.at(step).epoch, [[], []])
+        epochs[0] += before
+        epochs[1] += after
+    assert all(sorted(before) == sorted(after) for before, after in rows_of_epoch.values())
+    backwards = plan(order, **variant, texts=texts)
+    again = [backwards.at(step).rows.tolist() for step in reversed(range(backwards.total))]
+    assert again[::-1] == rows_by_step(unique), "a function of seed and epoch, as a resumed run needs"
+
+
+@pytest.mark.parametrize("pace_by", ["epoch", "step"])
+@pytest.mark.parametrize("columns", [1, 2, 3])
+def test_no_text_is_its_own_negative(columns: int, pace_by: str) -> None:
+    """Of 300 rows some share a text: batches of 32 have repeats, of which none is left."""
+    options = {"epochs": 3, "batch_size": 32, "seed": 5, "pacing_exponent": 0.5, "pace_by": pace_by}
+    texts = np.random.default_rng(1).integers(0, 600 * columns, (300, columns))
+    before = [clashes(rows, texts) for rows in rows_by_step(plan(np.arange(300), **options))]
+    after = [clashes(rows, texts) for rows in rows_by_step(plan(np.arange(300), **options, texts=texts))]
+    assert sum(before) > 10 and sum(after) == 0
+
+
+def test_texts_of_many_rows_stay() -> None:
+    """A text in 7 rows of 12 cannot be apart in 3 batches of 4; the other rows are."""
+    texts = np.array([[0]] * 7 + [[number] for number in range(1, 6)])
+    options = {"epochs": 1, "batch_size": 4, "seed": 5, "pacing_exponent": 0.0}
+    rows = rows_by_step(plan(np.arange(12), **options, texts=texts))
+    assert sorted(row for batch in rows for row in batch) == list(range(12))
 
 
 def test_mix_counts_rows_of_epochs() -> None:
