@@ -37,7 +37,7 @@ def train(run: OpenRun[MultitaskSettings]) -> None:
     tasks = registry.build(settings.data.tasks, settings.model.pairs, "--tasks")
     paths = record.prediction_paths(tasks, settings)
     files = splits.find_splits(tasks, settings, paths)
-    resources = synonym_files(settings.synonyms, settings.files.data)
+    resources = synonym_files(settings)
     source = settings.encoder.encoder
     initial = start.load_initial_encoder(
         settings.encoder,
@@ -56,7 +56,7 @@ def train(run: OpenRun[MultitaskSettings]) -> None:
 
     # make the schedule
     steps, sizes = splits.make_schedule(settings, data["train"])
-    augment = synonym_augmentation(settings, data["train"], initial.tokenizer, run.folder.path)
+    augment = synonym_augmentation(settings, data["train"], initial.tokenizer, steps, run.folder.path)
     start.begin_run(
         run,
         initial,

@@ -158,7 +158,7 @@ def train(run: OpenRun[PretrainSettings]) -> None:
 
     # read the triplets
     files = find_data(options)
-    resources = synonym_files(options.synonyms, options.files.data)
+    resources = synonym_files(options)
     initial = start.load_initial_encoder(options.encoder, run.device)
     rows_read = triplets.read(files, options.data.per_premise, initial.tokenizer, initial.max_length)
     data = with_dev_pairs(rows_read, options, initial, noun="triplets")
@@ -176,7 +176,7 @@ def train(run: OpenRun[PretrainSettings]) -> None:
     # a projection that is kept becomes the encoder's pooling layer
     pooler = "pooler" if options.encoder.projection == "kept" else initial.pooler
     model = ContrastiveModel(initial.model, pooler, seed=training.seed, projection=options.encoder.projection)
-    augment = synonym_augmentation(options, {"nli": data.train}, initial.tokenizer, run.folder.path)
+    augment = synonym_augmentation(options, {"nli": data.train}, initial.tokenizer, paced.plan, run.folder.path)
     start.begin_run(
         run,
         initial,

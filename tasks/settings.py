@@ -8,7 +8,7 @@ from minbert.errors import UserError
 from minbert.files import expand_user
 from minbert.train import settings
 from minbert.train.settings import Parsed, Settings, flag, require_range
-from tasks.augment.synonyms import SynonymSettings
+from tasks.augment.synonyms import SynonymFileSettings, SynonymSettings
 from tasks.presets import PRESETS
 
 LEADERBOARD = ("sst", "quora", "sts")
@@ -112,7 +112,7 @@ class TrainingSettings(settings.TrainingSettings):
 
 
 @dataclass(frozen=True)
-class FileSettings(settings.FileSettings):
+class FileSettings(SynonymFileSettings):
     """Paths of data and prediction files. The hashes of the data identify a run, not their paths."""
 
     sst_train: str = flag("", "in place of ids-sst-train.csv", metavar="FILE")

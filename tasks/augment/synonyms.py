@@ -9,6 +9,7 @@ Letter case is kept. The rest of the text is unchanged ("a" before the word too)
 replacement is a pure function of (seed, row or step).
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,14 +17,15 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from minbert.files import write_atomic
+from minbert.errors import UserError
+from minbert.files import expand_user, require_file, sha256_of, write_atomic
 from minbert.seeds import digest, numpy_generator
 from minbert.token_cache import TokenCache
 from minbert.tokenizer import Tokenizer
 from minbert.train import distributed
-from minbert.train.plan import PlannedBatch
+from minbert.train.plan import Plan, PlannedBatch
 from minbert.train.run import InputFiles
-from minbert.train.settings import TrainingSettings, flag, require_range
+from minbert.train.settings import FileSettings, TrainingSettings, flag, require_range
 from tasks.augment import wordnet
 from tasks.augment.wordnet import Tagged
 from tasks.examples import Augmentation, E, Examples, unchanged
@@ -44,8 +46,8 @@ class SynonymSettings:
     )
     synonyms_senses: Literal["first", "all"] = flag(
         "first",
-        "first = synonyms from the usual senses of a word, which keep its meaning; all = from every sense in WordNet, "
-        "and phrases: they reach two thirds more words",
+        "first = synonyms of a word's most frequent sense, which keep its meaning; all = of every sense in WordNet, "
+        "and phrases: they reach more than twice as many words",
     )
 
     def __post_init__(self) -> None:
@@ -57,22 +59,55 @@ class SynonymSettings:
         return self.synonyms != "none"
 
 
-def synonym_files(settings: SynonymSettings, data: str) -> InputFiles:
-    """Folder and hash of WordNet and of the tagger if synonyms are used, else empty.
+KEEP = Path(__file__).with_name("keep.txt")
+"""Words that are neither replaced nor synonyms, one a line, unless `--synonyms-keep` names another list."""
 
-    `data` is the data folder, as `--data` gives it. Raises `UserError` if WordNet or the tagger is missing.
+
+@dataclass(frozen=True)
+class SynonymFileSettings(FileSettings):
+    """Paths of the data. The hashes of the files identify a run, not their paths."""
+
+    synonyms_keep: str = flag(
+        "",
+        "in place of tasks/augment/keep.txt (words for people, rude words): words that are neither replaced by "
+        "synonyms nor put in, one a line",
+        metavar="FILE",
+    )
+
+
+def synonym_files(options: Any) -> InputFiles:
+    """WordNet, the tagger and the list of words to keep, each with its hash, if synonyms are used; else empty.
+
+    options: the settings of a command of either stage. Raises `UserError` if one of them is missing.
     """
-    if not settings.used:
+    if not options.synonyms.used:
+        if options.files.synonyms_keep:
+            raise UserError("--synonyms-keep needs --synonyms 1, 2 or 3: without synonyms no word is replaced")
         return {}
-    folder = wordnet.find_nltk_data(data)
-    names = (("WordNet", wordnet.WORDNET), ("tagger", wordnet.TAGGER))
-    return {name: (folder / resource, wordnet.fingerprint(folder, resource)) for name, resource in names}
+    folder = wordnet.find_nltk_data(options.files.data)
+    keep = keep_file(options.files)
+    return {
+        "WordNet": (folder / wordnet.WORDNET, wordnet.fingerprint(folder, wordnet.WORDNET)),
+        "tagger": (folder / wordnet.TAGGER, wordnet.fingerprint(folder, wordnet.TAGGER)),
+        "words that synonyms keep": (keep, sha256_of(keep)),
+    }
+
+
+def keep_file(files: SynonymFileSettings) -> Path:
+    """The list of words to keep. Raises `UserError` if there is no such file."""
+    return require_file(expand_user(files.synonyms_keep), "--synonyms-keep") if files.synonyms_keep else KEEP
+
+
+def words_of(path: Path) -> frozenset[str]:
+    """The words of a list, in lower case: those of each line up to a `#`."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return frozenset(line.partition("#")[0].strip().lower() for line in lines) - {""}
 
 
 def synonym_augmentation(
-    options: Any, sets: Mapping[str, Examples], tokenizer: Tokenizer, run: Path
+    options: Any, sets: Mapping[str, Examples], tokenizer: Tokenizer, steps: Plan, run: Path
 ) -> Augmentation[Any]:
-    """The augmentation of training sets that `--synonyms` asks for; `run` is the folder for the texts before and after.
+    """The augmentation of training sets that `--synonyms` asks for; `run` is the folder for what is replaced.
 
     options: the settings of a command of either stage. Raises `UserError` if WordNet or the tagger is missing.
     """
@@ -80,7 +115,8 @@ def synonym_augmentation(
     if not settings.used:
         return unchanged
     kinds = wordnet.KINDS[int(settings.synonyms)]
-    words = wordnet.WordNet(wordnet.find_nltk_data(options.files.data), settings.synonyms_senses)
+    keep = words_of(keep_file(options.files))
+    words = wordnet.WordNet(wordnet.find_nltk_data(options.files.data), settings.synonyms_senses, keep)
     tagged = {}
     replacements: dict[str, str] = {}
     for name, examples in sets.items():
@@ -93,7 +129,7 @@ def synonym_augmentation(
         f"synonyms, method {settings.synonyms}: {replaceable:,} words have one in WordNet, such as "
         f"{', '.join(pairs[:EXAMPLES_SHOWN])}"
     )
-    return Synonyms(settings, options.training, tokenizer, tagged, run / "synonyms")
+    return Synonyms(settings, options.training, tokenizer, tagged, sets, steps, run / "synonyms")
 
 
 def first_replacements(tagged: Tagged, texts: Sequence[str]) -> dict[str, str]:
@@ -194,21 +230,31 @@ class Synonyms:
 
     Methods 1 and 2 rewrite a whole set before training, or before each epoch with `--synonyms-grow` (epoch t of T has
     the probability p * t / T, after SelfCCL's linear pacing function, section 4.3.2), and write the texts before and
-    after to `folder` for inspection. Method 3 rewrites the rows of a batch in the step.
+    after to `folder` for inspection. Method 3 rewrites the rows of a batch in the step; what the whole plan replaces
+    is written at the first step: each word with its synonym, how often, and the text in which it comes first.
     """
 
     settings: SynonymSettings
     training: TrainingSettings
     tokenizer: Tokenizer
     tagged: Mapping[str, Tagged]
+    sets: Mapping[str, Examples]
+    steps: Plan
     folder: Path
     _rewritten: dict[str, tuple[int, Ids]] = field(default_factory=dict, repr=False)
+    _has_written: bool = False
 
     def __call__(self, examples: E, batch: PlannedBatch) -> E:
         """The examples with the texts changed for this step."""
         epoch = self._epoch(batch)
         if self.settings.synonyms == "3":
-            return examples.changed(self._of_batch(examples.cache, batch, epoch))
+            if not self._has_written:
+                self._write_replacements()
+                self._has_written = True
+            new_texts = {}
+            for key, (text, changes) in self._changes_of_batch(examples.cache, batch, epoch).items():
+                new_texts[key] = splice(text, changes)
+            return examples.changed(self._tokenised(new_texts))
         if self._rewritten.get(batch.task, (0, {}))[0] != epoch:
             self._rewritten[batch.task] = epoch, self._rewrite(examples.cache, batch.task, epoch)
         return examples.changed(self._rewritten[batch.task][1])
@@ -219,8 +265,10 @@ class Synonyms:
         # Modulo, because sequential plans number epochs over all tasks.
         return batch.epoch % epochs + 1 if self.settings.synonyms_grow else epochs
 
-    def _of_batch(self, cache: TokenCache, batch: PlannedBatch, epoch: int) -> Ids:
-        """Method 3: the new texts of a batch, which is augmented with probability p."""
+    def _changes_of_batch(
+        self, cache: TokenCache, batch: PlannedBatch, epoch: int
+    ) -> dict[tuple[int, int], tuple[str, list[Change]]]:
+        """Method 3: the texts of a batch that change, each with its changes; it is augmented with probability p."""
         seed = self.training.seed
         name = batch.task
         if numpy_generator(seed, "synonyms live", name, batch.number).random() >= self.settings.synonyms_p:
@@ -228,7 +276,7 @@ class Synonyms:
         count = 1
         if self.settings.synonyms_grow:
             count = max(1, MOST_ADJECTIVES * epoch // self.training.epochs)
-        new_texts = {}
+        changes_of_texts = {}
         for row in batch.rows.tolist():
             for column in range(cache.num_texts):
                 text = cache.text(row, column)
@@ -243,8 +291,29 @@ class Synonyms:
                     count=count,
                 )
                 if changes:
-                    new_texts[row, column] = splice(text, changes)
-        return self._tokenised(new_texts)
+                    changes_of_texts[row, column] = text, changes
+        return changes_of_texts
+
+    def _write_replacements(self) -> None:
+        """Method 3: write a table of every set's replacements over the whole plan, the most frequent first."""
+        if distributed.rank():
+            return
+        counts: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in self.sets}
+        first_texts: dict[tuple[str, str, str], str] = {}
+        for number in range(self.steps.total):
+            batch = self.steps.at(number)
+            name = batch.task
+            changed = self._changes_of_batch(self.sets[name].cache, batch, self._epoch(batch))
+            for text, changes in changed.values():
+                for change in changes:
+                    pair = text[change.start : change.end].lower(), change.new.lower()
+                    counts[name][pair] += 1
+                    first_texts.setdefault((name, *pair), text)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for name, count in counts.items():
+            lines = [(*pair, times, first_texts[name, *pair]) for pair, times in count.most_common()]
+            table = pd.DataFrame(lines, columns=["before", "after", "times", "first text"])
+            write_atomic(self.folder / f"{name}.tsv", table.to_csv(sep="\t", index=False, lineterminator="\n"))
 
     def _rewrite(self, cache: TokenCache, name: str, epoch: int) -> Ids:
         """Methods 1 and 2: the new texts of a set. Writes a table with one line per text, changed or not."""

@@ -2,7 +2,7 @@
 
 A word's synonyms are the other lemmas of the synsets that contain the word in the same spelling: "turkey" is not the
 republic, "john" not a toilet. Excluded are lemmas that WordNet marks as slurs, obscenities or disparaging, closed-class
-words, and names and abbreviations as synonyms of common words.
+words, names and abbreviations as synonyms of common words, and a list of words for people and rude words (`keep.txt`).
 
 NLTK and lemminflect take a second to import, so they are imported only to look up words: a run without synonyms does
 without them.
@@ -29,8 +29,6 @@ from minbert.files import cached, data_path, sha256_of
 
 WORDNET = "corpora/wordnet"
 TAGGER = "taggers/averaged_perceptron_tagger_eng"
-RARE = 0.2
-"""Senses with less than this share of a lemma's counts in the sense-tagged corpus are rare."""
 PARTS = {
     **dict.fromkeys(("NN", "NNP", "NNS"), "n"),
     **dict.fromkeys(("JJ", "JJR", "JJS"), "a"),
@@ -45,7 +43,7 @@ _RUDE = {"ethnic_slur", "obscenity", "disparagement"}
 _INSIDE_A_PHRASE = {"of", "in", "at", "on", "to", "for", "by", "and"}
 KINDS = {1: "navr", 2: "na", 3: "a"}
 """Method of replacement (CBCL, section 4.4) -> the parts of speech it replaces."""
-_VERSION = 6  # of the results of `tag`, part of the cache key
+_VERSION = 7  # of the results of `tag`, part of the cache key
 _ORDER = "navr"
 # Penn Treebank tokens, as far as a tagger needs them: clitics split off, hyphenated words whole, each sign one token.
 TOKEN = re.compile(r"[^\W\d_]+(?=n['’]t\b)|n['’]t\b|['’](?:s|m|d|t|ll|re|ve)\b|\w+(?:-\w+)*|[^\w\s]", re.IGNORECASE)
@@ -143,14 +141,17 @@ def tagger(folder: Path) -> Tagger:
 class WordNet:
     """Synonyms from WordNet in an NLTK data folder, for words with their Penn tags.
 
-    `senses="first"` keeps a word's usual meaning: senses with less than a fifth of its counts are excluded ("large" is
-    "big", not "enceinte"), and so are synonyms of several words. `all` uses every sense and every phrase, which is
-    another reading of the paper's "replaced with a synonym from WordNet".
+    `senses="first"` keeps a word's usual meaning: the synonyms are those of its most frequent sense, without phrases.
+    So "large" is "big", not "enceinte", and "man", whose first sense has no other word, is no "serviceman". Of equal
+    counts, such as those of a word that was never counted, WordNet's first sense is taken. `all` uses every sense and
+    every phrase, which is another reading of the paper's "replaced with a synonym from WordNet". `keep` are words, in
+    lower case, that are neither replaced nor synonyms.
     """
 
-    def __init__(self, folder: Path, senses: str = "first") -> None:
+    def __init__(self, folder: Path, senses: str = "first", keep: frozenset[str] = frozenset()) -> None:
         self.folder = folder
         self.senses = senses
+        self.keep = keep
         # texts repeat their words
         self.candidates = cache(self._candidates)
         self._senses = cache(self._read_senses)
@@ -158,7 +159,8 @@ class WordNet:
     @cached_property
     def fingerprint(self) -> str:
         """Identifies everything that the synonyms depend on; used in cache keys."""
-        return f"{fingerprint(self.folder, WORDNET)} {self.senses} lemminflect {version('lemminflect')}"
+        kept = " ".join(sorted(self.keep))
+        return f"{fingerprint(self.folder, WORDNET)} {self.senses} lemminflect {version('lemminflect')} without {kept}"
 
     @cached_property
     def _corpus(self) -> Any:
@@ -181,15 +183,17 @@ class WordNet:
 
     def synonyms(self, lemma: str, part: str) -> list[str]:
         """The synonyms of a lemma as a part of speech (n, a, v, r), those of its most frequent sense first."""
+        if lemma.lower() in self.keep:
+            return []
         senses = sorted(self._senses(lemma, part), key=lambda sense: -sense[0])
-        total = sum(count for count, _ in senses)
         synonyms: list[str] = []
-        for count, lemmas in senses:
-            if self.senses == "all":
+        if self.senses == "all":
+            for _, lemmas in senses:
                 synonyms += lemmas
-            elif count >= RARE * total:
-                synonyms += [other for other in lemmas if " " not in other]
-        return list(dict.fromkeys(synonyms))
+        elif senses:
+            _, lemmas = senses[0]
+            synonyms = [other for other in lemmas if " " not in other]
+        return [other for other in dict.fromkeys(synonyms) if self.keep.isdisjoint(other.lower().split(" "))]
 
     def lemma(self, word: str, tag: str) -> str | None:
         """The most frequent lemma of a word with its Penn tag; None if WordNet has none."""

@@ -258,7 +258,7 @@ def train(run: OpenRun[ConsertSettings]) -> None:
     else:
         corpora.find_texts(names_in(options.data.texts), options.files.data)
     find_dev_pairs(options.files)
-    resources = synonym_files(options.synonyms, options.files.data)
+    resources = synonym_files(options)
     initial = start.load_initial_encoder(options.encoder, run.device)
     if joint:
         rows_read = nli.read_pairs(pairs, [], options.files.data, initial)
@@ -279,7 +279,7 @@ def train(run: OpenRun[ConsertSettings]) -> None:
         projection=options.encoder.projection,
         classifier=(3, len(NLI_CLASSES)) if joint else (0, 0),
     )
-    augment = synonym_augmentation(options, {"nli": data.train}, initial.tokenizer, run.folder.path)
+    augment = synonym_augmentation(options, {"nli": data.train}, initial.tokenizer, steps, run.folder.path)
     inputs = {**data.inputs, **resources}
     start.begin_run(run, initial, inputs, data=data.entry, plan=plan.describe(steps), training_rows={"nli": len(rows)})
     train_step = JointTrainStep if joint else ViewsTrainStep

@@ -19,11 +19,12 @@ from minbert.errors import UserError, suggestion
 from minbert.files import data_folder, data_path, expand_user, require_file, sha256_of
 from minbert.token_cache import Issue, ReaderReport, Row, TokenCache
 from minbert.tokenizer import Tokenizer
-from minbert.train import distributed, plan, settings
+from minbert.train import distributed, plan
 from minbert.train.run import InputFiles
 from minbert.train.settings import flag, names_in
 from minbert.train.start import InitialEncoder
 from tasks import readers
+from tasks.augment.synonyms import SynonymFileSettings
 from tasks.examples import Examples, check_vocabulary
 from tasks.manifests import manifests_behind
 from tasks.readers import chinese, kind_of, open_as, senteval, text_key, tokenised
@@ -85,7 +86,7 @@ class DevSets:
 
 
 @dataclass(frozen=True)
-class FileSettings(settings.FileSettings):
+class FileSettings(SynonymFileSettings):
     """Paths of the data. The hashes of the files identify a run, not their paths."""
 
     sts_dev: str = flag(

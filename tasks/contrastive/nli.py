@@ -277,7 +277,7 @@ def train(run: OpenRun[NliSettings]) -> None:
     pairs = find_pairs(options.files)
     phrases = find_phrases(options.files)
     find_dev_pairs(options.files)
-    resources = synonym_files(options.synonyms, options.files.data)
+    resources = synonym_files(options)
     initial = start.load_initial_encoder(options.encoder, run.device)
     rows_read = read_pairs(pairs, phrases, options.files.data, initial)
     form = "cross" if cross else "bi"
@@ -289,7 +289,7 @@ def train(run: OpenRun[NliSettings]) -> None:
     classes = len(NLI_CLASSES) + (len(POLARITIES) if phrases else 0)
     vectors_read = 1 if cross else 3
     model = ContrastiveModel(initial.model, initial.pooler, seed=training.seed, classifier=(vectors_read, classes))
-    augment = synonym_augmentation(options, {"nli": data.train}, initial.tokenizer, run.folder.path)
+    augment = synonym_augmentation(options, {"nli": data.train}, initial.tokenizer, steps, run.folder.path)
     inputs = {**data.inputs, **resources}
     start.begin_run(run, initial, inputs, data=data.entry, plan=plan.describe(steps), training_rows={"nli": len(rows)})
     train_step = CrossTrainStep if cross else SoftmaxTrainStep

@@ -122,7 +122,7 @@ def train(run: OpenRun[SimcseSettings]) -> None:
     # read the texts
     corpora.find_texts(names_in(options.data.texts), options.files.data)
     find_dev_pairs(options.files)
-    resources = synonym_files(options.synonyms, options.files.data)
+    resources = synonym_files(options)
     initial = start.load_initial_encoder(options.encoder, run.device)
     rows_read = corpora.read_texts(options.data, options, initial)
     data = with_dev_pairs(rows_read, options, initial, noun="texts", unlabelled=True)
@@ -132,7 +132,7 @@ def train(run: OpenRun[SimcseSettings]) -> None:
     # train on them
     pooler = "pooler" if options.encoder.projection == "kept" else initial.pooler
     model = ContrastiveModel(initial.model, pooler, seed=training.seed, projection=options.encoder.projection)
-    augment = synonym_augmentation(options, {"nli": data.train}, initial.tokenizer, run.folder.path)
+    augment = synonym_augmentation(options, {"nli": data.train}, initial.tokenizer, steps, run.folder.path)
     if options.loss.marks_most:
         augment = Punctuation(initial.tokenizer, training.seed, options.loss.marks_most, options.loss.marks)
     inputs = {**data.inputs, **resources}

@@ -96,7 +96,7 @@ def test_wordnet_has_expected_synonyms() -> None:
     words = WordNet(NLTK_DATA)
     assert words.candidates("large", "JJ") == ("big",)
     assert "kids" in words.candidates("children", "NNS")
-    assert "bicycle" in words.candidates("bike", "NN")
+    assert words.candidates("man", "NN") == (), "its first sense has no other single word"
     assert words.candidates("elderly", "JJ") == ("aged", "older", "senior")
     assert words.candidates("repairing", "VBG") == ("mending", "fixing", "doctoring", "restoring")
     assert words.candidates("profits", "NNS") == ()  # WordNet's "profits" has no plural synonym

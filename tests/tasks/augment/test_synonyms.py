@@ -4,6 +4,7 @@ python -m pytest --import-mode=importlib tests/tasks/augment/test_synonyms.py
 """
 
 import csv
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,10 +14,17 @@ import numpy as np
 import pytest
 
 from minbert import UserError
+from minbert.files import sha256_of
 from minbert.tokenizer import Tokenizer
-from minbert.train.plan import PlannedBatch
-from minbert.train.settings import FileSettings, TrainingSettings
-from tasks.augment.synonyms import SynonymSettings, synonym_augmentation
+from minbert.train.plan import Plan, PlannedBatch
+from minbert.train.settings import TrainingSettings
+from tasks.augment.synonyms import (
+    SynonymFileSettings,
+    SynonymSettings,
+    synonym_augmentation,
+    synonym_files,
+    words_of,
+)
 from tasks.examples import Examples, unchanged
 from tasks.sampling import plan as sampling_plan
 
@@ -52,12 +60,23 @@ def _small_wordnet(
 def augmentation(tokenizer: Tokenizer, tmp_path: Path) -> Make:
     """A function that makes the augmentation of sets by a method; it writes into this test's folder."""
 
-    def make(method: str, sets: Any, p: float = 1.0, *, seed: int = 11711, epochs: int = 10, grow: bool = False) -> Any:
+    def make(
+        method: str,
+        sets: Any,
+        p: float = 1.0,
+        *,
+        seed: int = 11711,
+        epochs: int = 10,
+        grow: bool = False,
+        steps: Plan | None = None,
+        keep: str = "",
+    ) -> Any:
         settings = SynonymSettings(synonyms=method, synonyms_p=p, synonyms_grow=grow)  # type: ignore[arg-type]
         training = TrainingSettings(seed=seed, epochs=epochs)
-        options = SimpleNamespace(synonyms=settings, training=training, files=FileSettings())
+        files = SynonymFileSettings(synonyms_keep=keep)
+        options = SimpleNamespace(synonyms=settings, training=training, files=files)
         sets = sets if isinstance(sets, dict) else {"nli": sets}
-        return synonym_augmentation(options, sets, tokenizer, tmp_path)
+        return synonym_augmentation(options, sets, tokenizer, steps or Plan([], lambda epoch: []), tmp_path)
 
     return make
 
@@ -149,6 +168,47 @@ def written(path: Path) -> dict[tuple[str, int], tuple[str, str]]:
     with open(path, encoding="utf-8", newline="") as file:
         table = list(csv.DictReader(file, delimiter="\t"))
     return {(row["id"], int(row["column"])): (row["before"], row["after"]) for row in table}
+
+
+def test_method_3_writes_replacements(opened: Make, augmentation: Make, texts_of: Make, tmp_path: Path) -> None:
+    """Those of the whole plan, at its first step, counted from the texts of every step."""
+    examples = opened(3)
+    rows = list(range(len(examples)))
+    steps = Plan([4, 4], lambda epoch: [("nli", np.array(rows))] * 4)
+    augment = augmentation("3", examples, 0.5, epochs=2, steps=steps)
+    counts: Counter[tuple[str, str]] = Counter()
+    for number in range(steps.total):
+        for (row, column), after in texts_of(augment(examples, steps.at(number)), rows).items():
+            before = ROWS[row][column].split()
+            counts.update((old, new) for old, new in zip(before, after.split(), strict=True) if old != new)
+        with open(tmp_path / "synonyms" / "nli.tsv", encoding="utf-8", newline="") as file:
+            table = list(csv.DictReader(file, delimiter="\t"))
+    assert {(line["before"], line["after"]): int(line["times"]) for line in table} == counts and len(counts) > 2
+    assert all(line["before"] in line["first text"].split() for line in table)
+
+
+def test_own_list_replaces_published(opened: Make, augmentation: Make, texts_of: Make, tmp_path: Path) -> None:
+    keep = tmp_path / "keep.txt"
+    keep.write_text("# words of a test\nHappy  # and no other\n")
+    rows = list(range(len(ROWS)))
+    augment = augmentation("1", opened(3), keep=str(keep))
+    changed = set()
+    for (row, column), after in texts_of(augment(opened(3), step(0, rows)), rows).items():
+        before = ROWS[row][column].split()
+        changed |= {before[index] for index in changed_words(ROWS[row][column], after)}
+    assert changed == set(OTHERS) - {"happy"}
+
+    options = SimpleNamespace(synonyms=SynonymSettings("1"), files=SynonymFileSettings())
+    published = synonym_files(options)["words that synonyms keep"]
+    assert {"gay", "toilet", "homo", "crapper"} <= words_of(published[0])
+    options.files = SynonymFileSettings(synonyms_keep=str(keep))
+    assert synonym_files(options)["words that synonyms keep"] == (keep, sha256_of(keep))
+    options.files = SynonymFileSettings(synonyms_keep=str(tmp_path / "missing"))
+    with pytest.raises(UserError, match=r"--synonyms-keep .*missing: no such file"):
+        synonym_files(options)
+    options.synonyms = SynonymSettings("none")
+    with pytest.raises(UserError, match="--synonyms-keep needs --synonyms"):
+        synonym_files(options)
 
 
 @pytest.mark.parametrize(("method", "words"), [("1", set(OTHERS)), ("2", set(OTHERS) - {"chase"})])
