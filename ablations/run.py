@@ -220,12 +220,16 @@ def typed_command(options: argparse.Namespace) -> str:
 
 
 def list_studies() -> None:
-    """Print every study's question, the paper's table, its limits and its models."""
+    """Print every study's question, the paper's table, what differs from its settings, and what the runs take."""
     for name in study_names():
-        content = read_toml(study_path(name))
-        say(f"{name}: {content['question']}\n    {content['paper']['table']}\n    {content['limits']}")
-        for model, changes in content.get("models", {}).items():
-            say(f"    --model {model}: {changes['table']}")
+        for model in ["", *read_toml(study_path(name)).get("models", {})]:
+            study = read_study(name, model)
+            say(f"    --model {model}:" if model else f"{name}: {study.question}")
+            departures = study.describe_departures()
+            differs = f"differs from the paper in {departures}" if departures else "the paper's settings"
+            for text in (study.paper.table, differs, study.limits, study.takes):
+                if text:
+                    say(f"    {'    ' if model else ''}{text}")
 
 
 if __name__ == "__main__":

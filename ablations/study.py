@@ -6,16 +6,16 @@ command.
 """
 
 import os
-import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from minbert import weights
-from minbert.errors import UserError, one_of, suggestion
+from minbert.errors import UserError, one_of
 from minbert.files import read_json, read_toml
 from minbert.train.settings import Settings, flag_name, flags_of, parse
 from pretrain_cbcl import PretrainSettings
@@ -50,8 +50,6 @@ STAGE_ONE_SCORES = (
 """The scores of stage one. Stage two has `dev_norm`, a task's name and `sst.f1.*`; a suite has `NAME/SET`."""
 SET_BY_RUNNER = ("seed", "data", "run_dir", "resume", "encoder")
 """Flags that a study may not set."""
-_KEYS = ("question", "paper", "baseline", "scores", "settings", "arms", "axes", "seeds", "limits", "quick", "suites")
-_REQUIRED = _KEYS[:5]
 
 
 @dataclass(frozen=True)
@@ -89,20 +87,28 @@ class Arm:
 
     def parsed(self) -> Settings:
         """The settings as the command parses them. Raises `UserError`."""
-        program, kind = COMMANDS[self.command]
-        return parse(kind, PRESETS, self.words(), program=program, description="", default="").settings
+        return _parse(self.command, self.words())
 
     def check(self, label: str) -> None:
         """Raises `UserError`, beginning with `label`, for settings that a study may not set or the command refuses."""
-        for name in SET_BY_RUNNER:
-            if name in self.settings:
-                raise UserError(f"{label}: {name} is set by ablations/run.py")
-        if "preset" not in self.settings:
-            raise UserError(f"{label}: name a preset")
         try:
+            for name in SET_BY_RUNNER:
+                if name in self.settings:
+                    raise UserError(f"{name} is set by ablations/run.py")
             self.parsed()
         except UserError as error:
             raise UserError(f"{label}: {error}") from error
+
+
+def _parse(command: str, words: Sequence[str]) -> Settings:
+    program, kind = COMMANDS[command]
+    return parse(kind, PRESETS, words, program=program, description="", default="").settings
+
+
+@cache
+def _preset_settings(command: str, preset: str) -> dict[str, Any]:
+    """Every setting of a preset by flag name."""
+    return _parse(command, ["--preset", preset]).flat()
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,11 @@ class Paper:
 
 @dataclass(frozen=True)
 class Study:
-    """A checked study. `suites` are commands by name; `quick` are the settings of `--quick`."""
+    """A checked study. `suites` are commands by name; `quick` are the settings of `--quick`.
+
+    An arm's preset is the paper's: what differs from it in every arm is a departure from the paper, and what differs
+    between the arms is what the study compares. `takes` says how long the runs are, `limits` what else limits them.
+    """
 
     name: str
     question: str
@@ -132,6 +142,7 @@ class Study:
     arms: Mapping[str, Arm]
     seeds: Sequence[int] = (1, 2, 3)
     limits: str = ""
+    takes: str = ""
     quick: Mapping[str, Any] = field(default_factory=dict)
     suites: Mapping[str, str] = field(default_factory=dict)
 
@@ -150,10 +161,37 @@ class Study:
         """Whether the arm is in the tables: arms without any of the scores are there for others to start from."""
         return any(self.has_score(arm, score) for score in self.scores)
 
+    def departures(self) -> dict[str, str]:
+        """Preset -> the settings of its arms that differ from it in all of them, each with the preset's own value."""
+        by_preset: dict[tuple[str, str], list[Arm]] = {}
+        for arm in self.arms.values():
+            if not arm.measured:
+                by_preset.setdefault((arm.command, arm.settings["preset"]), []).append(arm)
+        departures = {}
+        for (command, preset), arms in by_preset.items():
+            settings = [arm.parsed().flat() for arm in arms]
+            texts = []
+            for name, own in _preset_settings(command, preset).items():
+                values = {str(values[name]) for values in settings}
+                # an arm that starts from another has the weights of that one
+                starting = name == "weights" and all(arm.start for arm in arms)
+                if values != {str(own)} and len(values) == 1 and not starting:
+                    texts.append(f"{name.replace('_', '-')} {values.pop()} ({str(own) or 'default'})")
+            departures[preset] = ", ".join(texts)
+        return departures
+
+    def describe_departures(self) -> str:
+        """The departures on one line, those of presets with the same ones together; empty if there are none."""
+        presets: dict[str, list[str]] = {}
+        for preset, text in self.departures().items():
+            if text:
+                presets.setdefault(text, []).append(preset)
+        return "; ".join(f"{', '.join(names)}: {text}" for text, names in presets.items())
+
     def with_settings(self, settings: Mapping[str, Any]) -> "Study":
         """The study with settings in every arm whose command has them; `weights` also replaces measured encoders.
 
-        Raises `UserError` for a setting that no arm has or that a command refuses, and if two arms become equal.
+        Raises `UserError` for a setting that no arm has or that a command refuses.
         """
         new = _underscored(settings)
         for name in new:
@@ -167,21 +205,12 @@ class Study:
                 accepted = {key: value for key, value in new.items() if arm.has_flag(key)}
                 arms[name] = replace(arm, settings={**arm.settings, **accepted})
                 arms[name].check(f"--set, in arm {name}")
-        flags = ", ".join(f"--set {name}={value}" for name, value in settings.items())
-        if _count_distinct(arms.values()) < _count_distinct(self.arms.values()):
-            raise UserError(f"{flags}: two arms would be the same")
-        limits = f"{flags}, in place of: {self.limits}" if self.limits else flags
-        return replace(self, arms=arms, limits=limits)
+        return replace(self, arms=arms)
 
 
 def _underscored(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings under the names that the records of the commands have."""
     return {key.replace("-", "_"): value for key, value in settings.items()}
-
-
-def _count_distinct(arms: Iterable[Arm]) -> int:
-    """The number of arms that differ in more than their names."""
-    return len({(arm.command, repr(sorted(arm.settings.items())), arm.start, arm.measured) for arm in arms})
 
 
 def study_names() -> list[str]:
@@ -203,38 +232,28 @@ def read_study(name: str, model: str = "") -> Study:
     models = content.pop("models", {})
     try:
         if model:
-            if not models:
-                raise UserError(f"--model {model}: the study has no models")
             content = _of_model(content, models[one_of(model, models, "--model")])
         study = _build(f"{path.stem}-{model}" if model else path.stem, content)
         _check(study)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{path}: a key is missing or unknown: {error}") from error
     return study
 
 
 def _of_model(content: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
-    """A study's content with the settings, arms, axes and printed values of one of the paper's models."""
-    changed = {**content, "limits": "", "settings": dict.fromkeys(content["settings"], model["settings"])}
-    for key in ("arms", "axes"):
-        changed[key] = model.get(key, content.get(key, {}))
-    changed["paper"] = {"table": model["table"], "claim": content["paper"]["claim"], "values": model["values"]}
-    changed["paper"]["slips"] = model.get("slips", {})
+    """A study's content with that of one of its models in place of it; of arms and of the paper's values by name."""
+    changed = {**content, "limits": "", "takes": "", **model}
+    for key in ("arms", "paper"):
+        changed[key] = {**content.get(key, {}), **model.get(key, {})}
     return changed
 
 
 def _build(name: str, content: Mapping[str, Any]) -> Study:
-    """A study of the content of its file. Raises `UserError` for a key that is unknown or missing."""
-    for key in content:
-        if key not in _KEYS:
-            raise UserError(f"{key}: no such key{suggestion(key, _KEYS)}")
-    for key in _REQUIRED:
-        if key not in content:
-            raise UserError(f"{key}: is missing")
+    """A study of the content of its file. Raises `KeyError` or `TypeError` for a key that is missing or unknown."""
     rest = dict(content)
     shared = rest.pop("settings")
-    for command in shared:
-        one_of(command, COMMANDS, "settings")
     settings_of_arms = dict(rest.pop("arms", {}))
     axes = rest.pop("axes", {})
     if axes:
@@ -244,17 +263,12 @@ def _build(name: str, content: Mapping[str, Any]) -> Study:
     arms = {}
     for arm, settings in settings_of_arms.items():
         arms[arm] = _arm(arm, settings, shared)
-    try:
-        rest["paper"] = Paper(**rest["paper"])
-    except TypeError as error:
-        raise UserError(f"paper: {error}") from None
-    return Study(name=name, arms=arms, **rest)
+    paper = Paper(**rest.pop("paper"))
+    return Study(name=name, arms=arms, paper=paper, **rest)
 
 
 def _arm(name: str, settings: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]) -> Arm:
     """An arm of its settings and those `shared` by the arms of a command. Raises `UserError`."""
-    if not re.fullmatch(r"[\w.+-]+", name):
-        raise UserError(f"arms.{name}: an arm's name is that of a folder: letters, digits and - _ . + only")
     rest = _underscored(settings)
     if "measured" in rest:
         return Arm(name, measured=rest["measured"])
@@ -268,15 +282,9 @@ def _check(study: Study) -> None:
     for arm in study.arms.values():
         if not arm.measured:
             arm.check(f"arms.{arm.name}")
-        chain = [arm.name]
-        while start := study.arms[chain[-1]].start:
-            if start not in study.arms or study.arms[start].measured:
-                raise UserError(f"arms.{chain[-1]}.from: no arm {start} is trained")
-            if start in chain:
-                raise UserError(f"arms.{arm.name}.from: a cycle: {' from '.join([*chain, start])}")
-            chain.append(start)
-    if study.baseline not in study.arms:
-        raise UserError(f"baseline: no arm {study.baseline}{suggestion(study.baseline, study.arms)}")
+        if arm.start:
+            one_of(arm.start, study.arms, f"arms.{arm.name}.from")
+    one_of(study.baseline, study.arms, "baseline")
     for score in study.scores:
         if not any(study.has_score(arm, score) for arm in study.arms.values()):
             raise UserError(f"scores: no arm has a score {score}")

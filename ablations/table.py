@@ -80,6 +80,7 @@ def write_results(study: Study, runs: Sequence[ArmRun], folder: Path, command: s
         "seeds": sorted({run.seed for run in runs}),
         "missing": missing,
         "failed": dict(failed),
+        "departures": study.departures(),
         "before_training": scores_before(done),
         **provenance(done),
     }
@@ -270,8 +271,9 @@ def scores_before(runs: Sequence[ArmRun]) -> dict[str, float]:
 
 
 def provenance(runs: Sequence[ArmRun]) -> dict[str, Any]:
-    """The hashes of the runs' data, and their machines and versions."""
+    """The hashes of the runs' data, their numbers of training rows, and their machines and versions."""
     hashes: dict[str, list[str]] = {}
+    rows: list[str] = []
     machines: list[dict[str, Any]] = []
     for run in runs:
         if run.arm.measured:
@@ -280,6 +282,9 @@ def provenance(runs: Sequence[ArmRun]) -> dict[str, Any]:
         for name, value in manifest["settings"].items():
             if name.startswith("data ") and value not in hashes.setdefault(name.removeprefix("data "), []):
                 hashes[name.removeprefix("data ")].append(value)
+        counts = ", ".join(f"{name} {count:,}" for name, count in manifest["training_rows"].items())
+        if counts not in rows:
+            rows.append(counts)
         environment = manifest["environment"]
         machine = {}
         for name in ("processor", "threads", "device", "python", "torch", "commit"):
@@ -287,7 +292,7 @@ def provenance(runs: Sequence[ArmRun]) -> dict[str, Any]:
         machine["precision"] = manifest["precision"]
         if machine not in machines:
             machines.append(machine)
-    return {"data_sha256": dict(sorted(hashes.items())), "machines": machines}
+    return {"data_sha256": dict(sorted(hashes.items())), "training_rows": rows, "machines": machines}
 
 
 # --- tables and figure
@@ -296,6 +301,11 @@ def provenance(runs: Sequence[ArmRun]) -> dict[str, Any]:
 def markdown(study: Study, rows: pd.DataFrame, about: Mapping[str, Any], *, figure: bool) -> str:
     """The tables with their context: the question, the paper's claim, the command, the notes."""
     parts = [f"# {study.name}", study.question, f"{study.paper.table}: {study.paper.claim}", f"`{about['command']}`"]
+    departures = study.describe_departures()
+    if departures:
+        parts.append(f"Differs from the paper's settings, which are in brackets. {departures}.")
+    if about["training_rows"]:
+        parts.append(f"Training rows: {'; '.join(about['training_rows'])}.")
     if study.limits:
         parts.append(f"Limits: {study.limits}.")
     if about["missing"]:

@@ -8,13 +8,17 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from ablations import run as script
+from ablations.study import read_study, runs_of
 from minbert.errors import UserError
+from minbert.train import cli
+from tests.ablations.test_study import BERT_BASE
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "data" / "sample"
@@ -79,6 +83,32 @@ def test_missing_data_fails_once(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--data"):
         run("sample", "--data", str(tmp_path), "--runs", str(tmp_path))
     assert not list(tmp_path.iterdir())
+
+
+def test_user_sets_threads(
+    study: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert run(*study, "--dry-run") == 0
+    assert capsys.readouterr().out.count("OMP_NUM_THREADS=3 python") == 1
+
+
+@pytest.mark.parametrize("name", BERT_BASE)
+def test_bert_base_arm_trains(name: str, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two steps of a study's first arm from a tiny BERT, with the paper's settings otherwise."""
+    settings = {"weights": str(tiny), "max_steps": 2, "max_length": 32, "limit_eval": 10}
+    study = read_study(name, "bert-base").with_settings(settings)
+    first = next(run for run in runs_of(study, [1], str(SAMPLE), tmp_path) if not run.arm.measured)
+    program, *words = next(first.pending())
+    if program == "-m":
+        program, *words = words
+    script_of_arm = import_module(Path(program).stem if program.endswith(".py") else program)
+    monkeypatch.setattr(sys, "argv", [program, *words])
+    # the page of a run is made in a process of its own, which takes longer than the two steps
+    monkeypatch.setattr(cli, "run_module", lambda *words: None)
+    script_of_arm.main()
+    assert first.scores["last_step"] == 2
+    assert first.is_trained()
 
 
 @pytest.mark.slow

@@ -71,10 +71,13 @@ def test_study_is_sound(name: str, model: str) -> None:
     ("old", "new", "message"),
     [
         ("margin = 0.3", "margn = 0.3", "arms.wide: --margn"),
-        ("margin = 0.3", 'command = "consert"', "arms.wide: name a preset"),
-        ('baseline = "narrow"', 'baseline = "narow"', "baseline: no arm narow"),
+        ("margin = 0.3", 'command = "consert"', "arms.wide: --preset: ''"),
+        ("margin = 0.3", "seed = 3", "arms.wide: seed is set by ablations/run.py"),
+        ('claim = "It does not."', "", "a key is missing or unknown: Paper"),
+        ('baseline = "narrow"', "", "a key is missing or unknown: Study"),
+        ('baseline = "narrow"', 'baseline = "narow"', "baseline: 'narow' is not one of"),
         ('"sts_dev_spearman"', '"dev_norm"', "scores: no arm has a score dev_norm"),
-        ("margin = 0.3", 'from = "wide"', "arms.wide.from: a cycle"),
+        ("margin = 0.3", 'from = "wider"', "arms.wide.from: 'wider' is not one of"),
     ],
 )
 def test_mistake_names_file_and_key(write: Write, old: str, new: str, message: str) -> None:
@@ -106,4 +109,54 @@ def test_set_changes_every_arm(write: Write) -> None:
     for arm, margin in zip(study.arms.values(), (0.1, 0.3), strict=True):
         expected = {"limit": 5000, "max_steps": 2, "weights": "elsewhere", "margin": margin}
         assert arm.parsed().flat().items() >= expected.items()
-    assert study.limits == "--set limit=5000, --set max-steps=2, --set weights=elsewhere"
+
+
+# the presets that are the project's own choice, and no paper's
+OWN_PRESETS = {"minilm", "consert-tuned", "best", "best-bert", "cross-encoder", "intermediate", "default"}
+
+
+@pytest.mark.parametrize(("name", "model"), STUDIES_AND_MODELS)
+def test_presets_are_the_papers(name: str, model: str) -> None:
+    assert not OWN_PRESETS & read_study(name, model).departures().keys()
+
+
+def test_departures_are_common_changes(write: Write) -> None:
+    """What an arm alone has is compared; what all have is a departure, unless it is the preset's own value."""
+    text = STUDY.replace('preset = "sample"', 'preset = "cbcl"\nepochs = 10\nlr = 1e-4\nkeep = "best"')
+    study = read_study(write(text))
+    assert study.departures() == {"cbcl": "lr 0.0001 (2e-05), keep best (last)"}
+    assert study.with_settings({"limit": 5}).describe_departures() == (
+        "cbcl: limit 5 (0), lr 0.0001 (2e-05), keep best (last)"
+    )
+
+
+PAPERS = ("CBCL", "SelfCCL", "ConSERT")
+BERT_BASE = [name for name in study_names() if read_toml(study_path(name))["paper"]["table"].startswith(PAPERS)]
+BERT_BASE.remove("sample")
+
+
+@pytest.mark.parametrize("name", BERT_BASE)
+def test_bert_base_has_no_departures(name: str) -> None:
+    """All rows and every setting of the paper; a control at equal steps is one that no paper has."""
+    study = read_study(name, "bert-base")
+    assert set(study.departures().values()) <= {"", "equal-steps True (False)"}
+    assert all(arm.measured in ("", "bert-base-uncased") for arm in study.arms.values())
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "papers.md").read_text(encoding="utf-8")
+STUDY_ROWS = [line.split(" | ") for line in PAGE.splitlines() if "| `run.py " in line]
+
+
+@pytest.mark.parametrize("row", STUDY_ROWS, ids=[row[1] for row in STUDY_ROWS])
+def test_page_lists_departures(row: list[str]) -> None:
+    """The page's third column is what `run.py list` prints; a study that is run with `--set` has this too."""
+    name, *flags = row[1].strip("`").split()[1:]
+    model = flags[flags.index("--model") + 1] if "--model" in flags else ""
+    study = read_study(name, model)
+    if "--set" in flags:
+        study = study.with_settings(dict([flags[flags.index("--set") + 1].split("=")]))
+    assert row[2] == study.describe_departures()
+
+
+def test_page_lists_all_studies() -> None:
+    assert {row[1].strip("`").split()[1] for row in STUDY_ROWS} == {*study_names()} - {"sample"}

@@ -23,6 +23,7 @@ ABOUT: dict[str, Any] = {
     "missing": [],
     "failed": {},
     "before_training": {},
+    "training_rows": ["nli 2,000"],
     "machines": [],
     "data_sha256": {},
 }
@@ -78,11 +79,14 @@ def test_ties_are_paired_t_tests() -> None:
 
 
 def test_table_shows_paper_and_difference() -> None:
-    study = read_study("view-grid")
-    values = frame_of(("none+none", 1, "sts_dev_spearman", 0.60), ("none+shuffle", 1, "sts_dev_spearman", 0.61))
+    study = read_study("batch-size-views")
+    values = frame_of(("96", 1, "sts/avg.", 0.60), ("48", 1, "sts/avg.", 0.61))
     lines = markdown(study, values).splitlines()
-    assert "| none+none (baseline) | 1 | 60.00 | – | 63.84 |" in lines
-    assert "| none+shuffle | 1 | 61.00 | +1.00 | – |" in lines
+    assert "| 96 (baseline) | 1 | 60.00 | – | 72.74 |" in lines
+    assert "| 48 | 1 | 61.00 | +1.00 | 72.60 |" in lines
+    differs = "Differs from the paper's settings, which are in brackets. consert: weights minilm (bert-base-uncased)."
+    assert differs in lines
+    assert "Training rows: nli 2,000." in lines
     figure = table.draw(study, table.summarise(study, values, []))
     assert figure is not None and b"<svg" in figure
 
