@@ -123,10 +123,19 @@ def scores_of(run: ArmRun) -> dict[str, float | None]:
 
 
 def suite_scores(content: Mapping[str, Any]) -> dict[str, float | None]:
-    """The first measure of a suite by set; of a probe its measures, or those by number of removed tokens."""
+    """The first measure of a suite by set; of a probe its measures, or those by number of removed tokens.
+
+    With SICK they include the mean cosine of its pairs by relation, such as `cosine contradiction`.
+    """
     if "results" in content:
         first = content["results"][0]["measure"]
-        return {row["set"]: row["value"] for row in content["results"] if row["measure"] == first}
+        scores = {row["set"]: row["value"] for row in content["results"] if row["measure"] == first}
+        sick = content.get("sick") or {"relations": []}
+        for row in sick["relations"]:
+            # one column of cosines, as the suite is run on one encoder
+            (cosine,) = (value for name, value in row.items() if name.startswith("cosine"))
+            scores[f"cosine {row['relation']}"] = cosine
+        return scores
     rows = []
     for probe in content.values():
         if isinstance(probe, dict):
@@ -179,11 +188,12 @@ def best_arms(study: Study, values: pd.DataFrame) -> set[tuple[str, str]]:
     """(arm, score) of the best mean of each score, and of those tied with it.
 
     Tied: the 95% interval over seeds of the difference to the best arm contains 0. Scores of a single seed have no best
-    arm, nor have probes, which measure a property.
+    arm, nor have probes and cosines, which measure a property.
     """
     best = set()
     for score, of_score in values.groupby("metric", sort=False):
-        if study.suites.get(str(score).partition("/")[0], "").startswith("probes"):
+        suite, _, measure = str(score).partition("/")
+        if study.suites.get(suite, "").startswith("probes") or measure.startswith("cosine"):
             continue
         means = of_score.groupby("group")["value"].mean().dropna()
         if means.empty:

@@ -105,7 +105,12 @@ def test_measured_arm_has_no_seed(tmp_path: Path) -> None:
     runs = [run for run in runs_of(study, [1, 2, 3], "", tmp_path) if run.arm.measured]
     path = tmp_path / "untrained" / "seed-1" / "suites" / "sick" / "sts.json"
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"results": [{"set": "SICK-R", "measure": "spearman", "value": 0.5}]}))
+    relations = [{"relation": "contradiction", "pairs": 720, "human score": 3.58, "cosine (minilm, mean)": 0.76}]
+    results = [{"set": "SICK-R", "measure": "spearman", "value": 0.5}]
+    path.write_text(json.dumps({"results": results, "sick": {"relations": relations}}))
     frame = table.values_frame(study, runs)
-    assert len(frame) == 1
+    assert dict(zip(frame["metric"], frame["value"], strict=True)) == {
+        "sick/SICK-R": 0.5,
+        "sick/cosine contradiction": 0.76,
+    }
     assert frame["seed"].isna().all()

@@ -1,0 +1,57 @@
+"""The share of words that each way of replacing synonyms changes, in the NLI triplets (CBCL, section 4.4).
+
+python ablations/changed_words.py --data DIR > ablations/results/changed-words.csv
+"""
+
+import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import pandas as pd
+
+from minbert.files import data_folder
+from minbert.train.cli import Parser, run
+from tasks import readers
+from tasks.augment import wordnet
+
+P = 0.25
+"""The paper's probability, of a word (methods 1 and 2) or of a batch (method 3)."""
+FILES = ("nli_for_simcse.csv", "nli-triplets.csv")
+
+
+def main() -> None:
+    """Count the words and texts that have a synonym, for each method and choice of senses, and print them as CSV."""
+    parser = Parser(prog="python ablations/changed_words.py", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", default="", metavar="DIR", help="folder of the data (default: $DATA_DIR, else data/)")
+    options = parser.parse_args()
+    path = readers.find_file(data_folder(options.data), "nli", FILES)
+    columns = pd.read_csv(path, dtype=str, keep_default_na=False)
+    texts = columns[["sent0", "sent1", "hard_neg"]].stack().unique().tolist()
+    words = sum(len(re.findall(r"[^\W\d_]+", text)) for text in texts)
+    rows = []
+    for senses in ("first", "all"):
+        tagged = wordnet.tag(texts, wordnet.WordNet(wordnet.find_nltk_data(options.data), senses))
+        for method, kinds in wordnet.KINDS.items():
+            of_method = tagged.only(kinds)
+            replaceable = len(of_method.spans)
+            with_synonym = sum(bool(of_method.of(number)) for number in range(len(texts)))
+            # method 3 replaces one adjective of each sentence of a batch
+            changed = P * (with_synonym if method == 3 else replaceable)
+            rows.append(
+                {
+                    "method": method,
+                    "senses": senses,
+                    "texts": len(texts),
+                    "texts with a synonym": round(with_synonym / len(texts), 4),
+                    "words": words,
+                    "words with a synonym": round(replaceable / words, 4),
+                    "words changed at p = 0.25": round(changed / words, 4),
+                }
+            )
+    sys.stdout.write(pd.DataFrame(rows).to_csv(index=False, lineterminator="\n"))
+
+
+if __name__ == "__main__":
+    run(main)
