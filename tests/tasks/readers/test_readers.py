@@ -11,7 +11,7 @@ import pytest
 
 from minbert.token_cache import Issue, Row
 from minbert.tokenizer import Tokenizer
-from tasks.readers import KINDS, kind_of, open_as, read_texts, senteval, text_key, tokenised
+from tasks.readers import KINDS, kind_of, open_as, read_texts, text_key, tokenised
 
 ONE, PAIR = ("It is warm.",), ("It is warm.", "It isn't cold.")
 TWO = "It is warm.\tIt isn't cold."
@@ -19,7 +19,6 @@ COURSE = ("it is warm .", "it isn 't cold .")
 HEAD = "\tid\tsentence1\tsentence2"
 SICK = f"pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n5\t{TWO}\t2.5\tCONTRADICTION\n"
 MRPC = f"\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\t{TWO}\n"
-BARS = "x-1||It is warm.||It isn't cold.||"
 
 # kind, file name, content, split, id, texts, label (None: none)
 GOOD = [
@@ -36,15 +35,12 @@ GOOD = [
     ("pair-class", "a.txt", f"{TWO}\t0\n", "train", "1", PAIR, 0),
     ("pair-class", "a", f"id\tquestion1\tquestion2\tis_duplicate\n3\t{TWO}\t1\n", "train", "3", PAIR, 1),
     ("pair-class", "a", "sentence1,sentence2,label\nIt is warm.,It isn't cold.,1\n", "train", "2", PAIR, 1),
-    ("pair-class", "a", f"\ufeff1\t\ufeff{TWO}\t1\r\n", "train", "1", PAIR, 1),
-    ("pair-class", "a", f"{BARS}0\n", "train", "1", PAIR, 0),
     ("pair-score", "a", f"{HEAD}\tsimilarity\n0\tQ\t{TWO}\t2.5\n", "dev", "q", COURSE, 2.5),
     ("pair-score", "a", f"{HEAD}\n0\tQ\t{TWO}\n", "test", "q", COURSE, None),
     ("pair-score", "a.csv", f"main\tx\t2012\t01\t2.500\t{TWO}\n", "train", "1", PAIR, 2.5),
     ("pair-score", "a.txt", SICK, "train", "5", PAIR, 2.5),
     ("pair-score", "a", f"index\tsentence1\tsentence2\tscore\n0\t{TWO}\t2.5\n", "train", "2", PAIR, 2.5),
     ("pair-score", "a", '1\tIt is warm.\t"It ""is"" cold."\t1\n', "train", "1", ("It is warm.", 'It "is" cold.'), 1),
-    ("pair-score", "a", f"text_1\ttext_2\tlabel\n{TWO}\t1\n", "train", "2", PAIR, 1),
     ("pair-score", "a", f"id\tsentence1\tsentence2\tlabel\n11\t{TWO}\t1\n", "train", "11", PAIR, 1),
     ("pair", "a", f"{TWO}\n", "train", "1", PAIR, None),
     ("nli", "a.txt", SICK, "train", "5", PAIR, 2),
@@ -83,9 +79,7 @@ LAW = [
     ("single", "dev", "a", "\tid\tsentence\tsentiment\n0\ta\tx\t1\n1\tb\t \t1\n", 1, 1, 0),
     ("single", "test", "a", "\tid\tsentence\n0\ta\tx\n1\tb\t \n", 2, 0, 0),
     ("single", "dev", "a.csv", "sentence,label,split\nx,1,train\ny,0,dev\n,0,dev\n", 1, 1, 1),
-    ("pair-class", "train", "a", f"{HEAD}\tis_duplicate\n0\ta\tx\ty\t1\n1\tb\tx\ty\t\n2\tc\t\ty\t1\n", 1, 2, 0),
     ("pair-class", "dev", "a", f"{HEAD}\tis_duplicate\n0\ta\tx\ty\t1\n1\tb\tx\ty\t\n2\tc\t\ty\t1\n", 2, 1, 0),
-    ("pair-class", "test", "a", f"{HEAD}\n0\ta\tx\t\n1\tb\t\t\n", 2, 0, 0),
     ("pair-class", "", "a.txt", "x\ty\t1\n\ty\t0\n", 1, 1, 0),
     ("pair-score", "", "a.csv", f"main\tx\t2012\t01\t2.5\t{TWO}\nmain\tx\t2012\t02\t2.5\t\ty\n", 1, 1, 0),
     ("pair", "", "a", "x\ty\n\ty\n", 1, 1, 0),
@@ -105,24 +99,11 @@ def test_read_is_kept_plus_skipped(write: Callable, tiny: Path, case: tuple) -> 
     assert (entry["kept"], len(entry["skipped"]), entry.get("left_out", 0)) == (kept, skipped, other_splits)
 
 
-def test_no_row_of_sentevals_is_lost(write: Callable) -> None:
-    write("\n4\n2\n", "STS.gs.x.txt")
-    pairs = senteval.read_sts_input(write("a\tb\nc\td\n\td\n", "STS.input.x.txt"))
-    assert (len(pairs.rows), len(pairs.skipped)) == (1, 2)
-    sentences = senteval.polarity(write("a\n\n", "x.pos"), write("b\n", "x.neg"))
-    assert (len(sentences.rows), len(sentences.skipped)) == (3, 0)
-
-
 def test_read_texts_keeps_the_original(write: Callable) -> None:
     path = write("\tid\tsentence\tsentiment\n0\tA\t It's \t9\n1\tB\t\t1\n")
     data = read_texts(path, "single")
     assert data.rows == [Row("A", ("It's",))]
     assert data.skipped == [Issue(3, "sentence: empty")]
-
-
-def test_quoted_line_breaks_are_read(write: Callable) -> None:
-    path = write('id\tsentence1\tsentence2\tis_duplicate\n1\t"a\nb"\tc\t1\n')
-    assert [row.texts for row in read_texts(path).rows] == [("a\nb", "c")]
 
 
 def test_texts_need_no_gold_scores(write: Callable) -> None:
