@@ -58,7 +58,7 @@ def open_with_transformers(source: str, label: str) -> Opened:
             raise UserError("an adapter over other weights is not supported; merge it into them first")
         config, tensors = _read_model(source, options)
         tokenizer, max_length = _read_tokenizer(source, options, lowercase=pipeline.lowercase)
-        tokenizer.check_fits(config.vocab_size, "vocabulary")
+        tokenizer.check_fits(config.vocab_size, "its tokenizer")
     except UserError as error:
         raise UserError(f"{label}: {error}") from error
     except Exception as error:  # transformers raises many types
