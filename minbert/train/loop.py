@@ -286,7 +286,7 @@ def _evaluate(
         state.stale = 0
     else:
         state.stale += 1
-    if state.score is None:
+    if state.score is None and training.selects_by_dev:
         distributed.note(f"step {state.step}: the score is undefined, so this evaluation cannot be the best")
     state.finished = state.step == plan.total or 0 < training.patience <= state.stale
     return {

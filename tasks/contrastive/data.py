@@ -6,6 +6,7 @@
 | `course` | the course's dev set, 863 pairs of STS-B in the course's own split | |
 | `zh` | the Chinese dev sets that are there, of ATEC, BQ, LCQMC, PAWS-X and STS-B | EdaCSE's average, on dev sets |
 | a path | any file of scored pairs that `tasks.readers` reads | |
+| `none` | no pairs: nothing is measured on them, and `--keep last` is needed | |
 """
 
 import hashlib
@@ -39,6 +40,8 @@ DEV_SETS = {
     "zh": (f"a dev file of {', '.join(chinese.FOLDERS)} (in zh/)", "chinese"),
 }
 """Name in `--sts-dev` -> (description, the set of data/get_data.py that fetches it)."""
+NO_PAIRS = "none"
+"""The value of `--sts-dev` without scored pairs."""
 SINGLE = "sts"
 """The name of a single set in `DevSets.pairs`; the Chinese sets go by their own names."""
 
@@ -66,6 +69,8 @@ class DevSets:
     @property
     def description(self) -> str:
         """The number of pairs, and their files, for display."""
+        if not self.pairs:
+            return "no scored pairs (--sts-dev none), so similarity is not measured"
         if len(self.pairs) == 1:
             (only,) = self.pairs.values()
             text = f"{len(only):,} pairs of {only.cache.source}"
@@ -92,7 +97,8 @@ class FileSettings(SynonymFileSettings):
     sts_dev: str = flag(
         "course",
         "scored pairs for evaluation and selection: stsb = STS-B's own dev set in SentEval's layout; course = "
-        "course/sts-dev.csv; zh = the mean over the available Chinese dev sets; or a file",
+        "course/sts-dev.csv; zh = the mean over the available Chinese dev sets; none = no pairs, with --keep last; or "
+        "a file",
         metavar="NAME|FILE",
     )
 
@@ -117,7 +123,7 @@ class Data:
         """The files and their hashes, by their role."""
         train = " or ".join(file["file"] for file in self.entry["train"]["files"])
         dev = " or ".join(str(examples.cache.source) for examples in self.dev.pairs.values())
-        return {"train": (train, self.train.cache.sha256), "sts_dev": (dev, self.dev.sha256)}
+        return {"train": (train, self.train.cache.sha256), "sts_dev": (dev or NO_PAIRS, self.dev.sha256)}
 
 
 def with_dev_pairs(
@@ -133,6 +139,8 @@ def with_dev_pairs(
     train, entry = rows
     if not len(train):
         raise UserError(f"{train.cache.source}: no usable row")
+    if options.training.selects_by_dev and options.files.sts_dev == NO_PAIRS:
+        raise UserError("--sts-dev none: no pairs can choose a checkpoint: use --keep last, without --patience")
     limit = options.data.limit
     eval_rows = {"limit": options.data.limit_eval, "seed": options.training.seed}
     pairs = read_dev_pairs(options.files, encoder.tokenizer, encoder.max_length, **eval_rows)
@@ -234,6 +242,8 @@ def find_dev_pairs(files: FileSettings) -> tuple[str, dict[str, Path]]:
     Raises `UserError` for a set that is missing, with the alternatives, and for a header that cannot be used.
     """
     choice = files.sts_dev
+    if choice == NO_PAIRS:
+        return choice, {}
     name = choice.lower() if choice.lower() in DEV_SETS else choice
     if name in DEV_SETS:
         folder = data_folder(files.data)

@@ -44,8 +44,8 @@ class EvaluationResult:
 
     @property
     def score(self) -> float | None:
-        """The score to maximise."""
-        return self.metrics[NAME]
+        """The score to maximise; None without scored pairs."""
+        return self.metrics.get(NAME)
 
 
 class Evaluation:
@@ -99,6 +99,8 @@ class Evaluation:
     def evaluate(self) -> EvaluationResult:
         """Evaluate the encoder as it is now."""
         self.encoder.model.eval()
+        if not self.texts:
+            return EvaluationResult({}, {})
         vectors = unit(encode_over_ranks(self.encoder, self.texts))
         metrics, dev_cosines = _sts_metrics(vectors, self.index[: self.dev_texts], self.dev)
         if self.columns:
@@ -170,6 +172,8 @@ def _sts_metrics(
 
     `vectors` [M, D] are of the distinct texts; `index` has both sides of every pair among them, set after set.
     """
+    if not dev:
+        return {}, {}
     sides = {}
     cosines = {}
     rhos = {}
@@ -214,6 +218,8 @@ def verdict(before: EvaluationResult, after: EvaluationResult, state: LoopState)
             f"training did not help: by {METRIC} no evaluation was better than before training, so the encoder folder "
             f"holds the encoder that the run started from"
         )
+    if not after.dev_cosines:
+        return "without scored pairs it is not known whether training helped"
     if after.score is None or before.score is None:
         return f"{METRIC} is undefined, so it cannot say whether training helped"
     if after.score > before.score:

@@ -334,7 +334,8 @@ def fit_and_save(
     encoder = Encoder(initial.model, initial.tokenizer, model.pooler, precision=run.precision)
     dev_evaluation = Evaluation(encoder, data.dev.pairs, triplets=triplets, rows=rows, batch_size=training.batch_size)
     before = dev_evaluation.evaluate()
-    distributed.say(f"before training: {evaluation.as_text(before.metrics)}")
+    if before.metrics:
+        distributed.say(f"before training: {evaluation.as_text(before.metrics)}")
     state = loop.fit(
         model,
         AdamW(
@@ -373,10 +374,12 @@ def fit_and_save(
         "chance_loss": chance,
     }
     write_json(folder / "scores.json", scores)
-    name = evaluation.graded(data.dev.pairs)
-    write_rows(folder, file_name(name), rows_of(data.dev.pairs[name], after.dev_cosines[name]))
+    if data.dev.pairs:
+        name = evaluation.graded(data.dev.pairs)
+        write_rows(folder, file_name(name), rows_of(data.dev.pairs[name], after.dev_cosines[name]))
 
-    cli.say(f"after training ({state.kept_weights(training, steps.total)}): {evaluation.as_text(after.metrics)}")
+    measured = evaluation.as_text(after.metrics) or "nothing is measured"
+    cli.say(f"after training ({state.kept_weights(training, steps.total)}): {measured}")
     if trains_sentences and (sentence := evaluation.verdict(before, after, state)):
         cli.say(sentence)
     cli.say(f"mean training loss over the last epoch: {metrics.format_score(last_loss)}\n")

@@ -183,6 +183,28 @@ def test_sts_presets_need_senteval_alone(script: Script, tmp_path: Path) -> None
     assert run.manifest()["selection"] == selection
 
 
+@pytest.mark.parametrize("command", [PRETRAIN, "-m tasks.contrastive.consert"])
+def test_training_needs_no_scored_pairs(script: Script, corpora: Path, tmp_path: Path, command: str) -> None:
+    """Without the course's files; what is not measured is said, and nothing can be chosen by it."""
+    files = {PRETRAIN: ("--triplets", SAMPLE / "nli" / "nli-triplets.csv")}
+    flags = (*files.get(command, ("--texts", corpora / "texts.txt")), "--pooler", "mean", "--max-steps", 2)
+    if command == PRETRAIN:
+        flags += ("--synonyms", "none")
+    flags += ("--sts-dev", "none", "--data", tmp_path)
+    refused = script(script_of(command), *flags, "--keep", "best", data=False)
+    assert refused.code == 2 and "--sts-dev none: " in refused.errors[0] and "--keep last" in refused.errors[0]
+    run = script(script_of(command), *flags, "--keep", "last", "--patience", 0, data=False, report=True)
+    assert run.code == 0, run.err
+    assert "(--sts-dev none), so similarity is not measured" in run.out
+    assert "undefined" not in run.out + run.err and "failed" not in run.err
+    scores = json.loads((run.folder / "scores.json").read_text())
+    measured = {name for name, value in scores.items() if isinstance(value, dict)}
+    assert measured == ({"triplet_accuracy", "frozen_loss"} if command == PRETRAIN else set())
+    assert scores["dev_set"] == run.manifest()["data"]["sts_dev"]["name"] == "none"
+    assert minbert.Encoder.load(run.folder / "encoder").encode(["a cat"]).shape == (1, 32)
+    assert (run.folder / "report.html").is_file()
+
+
 def test_harmful_training_keeps_the_start(script: Script, tiny: Path, tmp_path: Path) -> None:
     """The dev pairs are scored by the starting encoder itself: any change makes it worse."""
     rows = dev_rows()
