@@ -60,11 +60,12 @@ def train(run: OpenRun[MultitaskSettings]) -> None:
     start.begin_run(
         run,
         initial,
-        {**splits.inputs(data), **resources, **sentence_inputs},
+        {**splits.inputs(data), **registry.inputs(tasks), **resources, **sentence_inputs},
         data=splits.manifest_entry(data),
         plan=plan.describe(steps),
         training_rows=sizes,
         parameters=parameters,
+        own_tasks=registry.definitions(tasks),
     )
     rows = ", ".join(f"{task.title} {sizes[task.name]:,}" for task in tasks)
     distributed.say(f"{parameters:,} parameters, {run.describe(initial.model)}")

@@ -77,7 +77,9 @@ def load(run: Path, name: str, data: Path | None = None) -> Member:
     tasks = predictor.model.tasks
     rows = {}
     for task in tasks.values():
-        for split in ("dev", "test"):
+        for split in task.splits:
+            if split == "train":
+                continue
             path = predict.recorded_file(run, task.name, split, data)
             examples = task.open(path, split, predictor.tokenizer, predictor.max_length)
             rows[task.name, split] = record.task_rows(task, examples, predictor.outputs(task, examples))

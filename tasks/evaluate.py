@@ -92,11 +92,13 @@ class DevEvaluation:
 def report(task: Task, predicted: np.ndarray, gold: np.ndarray) -> dict[str, Any]:
     """Score and per-class metrics over the labelled rows, for `scores.json`."""
     scored = ~np.isnan(gold)
+    scale = {} if task.classes else {"scale": list(task.scale)}
     return {
         "title": task.title,
         "metric": task.metric,
         "score": task.score(predicted[scored], gold[scored]),
         "rows": int(scored.sum()),
+        **scale,
         "per_class": task.per_class(predicted[scored], gold[scored]),
     }
 
@@ -148,11 +150,11 @@ def as_text(scores: Mapping[str, Any], state: LoopState, weights: str) -> str:
     return f"{tables(scores)}\n\ndev norm {state.kept_score:.4f} ({weights}{best})"
 
 
-def tables(scores: Mapping[str, Any]) -> str:
+def tables(scores: Mapping[str, Any], rows: str = "dev rows") -> str:
     """Each task's score and table of classes as terminal output."""
     texts = []
     for task in scores.values():
         score = metrics.format_score(task["score"], 3)
-        title = f"{task['title']}: {task['metric']} {score} on {task['rows']:,} dev rows"
+        title = f"{task['title']}: {task['metric']} {score} on {task['rows']:,} {rows}"
         texts.append(class_table(title, task["per_class"]).terminal())
     return "\n\n".join(texts)

@@ -10,11 +10,11 @@ import numpy as np
 from scipy import stats
 
 from minbert.seeds import numpy_generator
-from tasks.metrics import CORRELATIONS
+from tasks.metrics import CORRELATIONS, macro_f1
 from tasks.tables import number
 
 RESAMPLES = 2000
-METRICS = ("accuracy", *CORRELATIONS)
+METRICS = ("accuracy", "macro-F1", *CORRELATIONS)
 """The metrics that intervals are implemented for."""
 _CELLS = 2_000_000  # row numbers drawn at once, to bound memory
 
@@ -77,6 +77,8 @@ def scores(metric: str, predicted: np.ndarray, gold: np.ndarray) -> np.ndarray:
     """One of METRICS over the last axis: predicted [..., N] and gold [N] or [..., N] to [...], NaN if undefined."""
     if metric == "accuracy":
         return np.asarray((predicted == gold).mean(-1))
+    if metric == "macro-F1":
+        return macro_f1(predicted, gold)
     if metric == "Spearman's rho":
         return _correlation(stats.rankdata(predicted, axis=-1), stats.rankdata(gold, axis=-1))
     assert metric in METRICS, metric

@@ -39,6 +39,30 @@ def spearman(x: np.ndarray, y: np.ndarray) -> float | None:
     return _correlation(x, y, stats.spearmanr)
 
 
+def macro_f1(predicted: np.ndarray, gold: np.ndarray) -> np.ndarray:
+    """The mean F1 of the classes that are predicted or gold, over the last axis: [..., N] to [...]."""
+    scores = []
+    for label in np.unique(np.concatenate([predicted.ravel(), gold.ravel()])):
+        is_predicted = predicted == label
+        is_gold = gold == label
+        right = (is_predicted & is_gold).sum(-1)
+        with np.errstate(invalid="ignore"):
+            # not a number where the class is in neither
+            scores.append(2 * right / (is_predicted.sum(-1) + is_gold.sum(-1)))
+    if not scores:
+        return np.asarray(np.nan)
+    return np.asarray(np.nanmean(scores, axis=0))
+
+
+def score(metric: str, predicted: np.ndarray, gold: np.ndarray) -> float | None:
+    """One of the metrics of tasks, by its name; None if it is undefined."""
+    if metric == "accuracy":
+        return accuracy(predicted, gold)
+    if metric == "macro-F1":
+        return float(macro_f1(predicted, gold)) if len(gold) else None
+    return spearman(predicted, gold) if metric == "Spearman's rho" else pearson(predicted, gold)
+
+
 def _correlation(x: np.ndarray, y: np.ndarray, method: Any) -> float | None:
     if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return None

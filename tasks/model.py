@@ -244,7 +244,7 @@ class MultitaskTrainStep:
             if self.r_drop:
                 loss = loss + self.r_drop * task.divergence(*outputs.chunk(2))
             # of all ranks and parts, so that their gradients are summed
-            loss = loss / len(batch.rows)
+            loss = task.weight * loss / len(batch.rows)
             context.scaled(loss).backward()
             total += loss.detach()  # on the device, without a sync
         return {"loss": distributed.sum_over_ranks(total)}

@@ -4,12 +4,14 @@ python -m tasks.predict runs/multitask --task sst reviews.csv > classes.tsv
 printf 'A man is eating.\\tSomeone eats.\\n' | python -m tasks.predict runs/multitask --task sts
 
 The input is a table (CSV, TSV, JSON lines) with the headers that training reads, whose labels are ignored; or one
-sentence a line, for pairs two with a TAB between them. From Python: `tasks.predict.load(RUN).predict("sst", [...])`.
+sentence a line, for pairs two with a TAB between them. For a task of your own the output is the input with predictions
+added, and rows with a label are scored. From Python: `tasks.predict.load(RUN).predict("sst", [...])`.
 """
 
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,6 +32,8 @@ from minbert.train import checkpoint, cli, start
 from tasks import evaluate, readers, registry
 from tasks.examples import Examples, check_vocabulary
 from tasks.model import MultitaskModel
+from tasks.own import OwnTask
+from tasks.readers import DataFile
 from tasks.runs import finished
 from tasks.task import Task
 
@@ -80,8 +84,8 @@ class Predictor:
 
     def task(self, name: str, flag: str = "task") -> Task:
         """The task with this name or short name; messages begin with `flag`."""
-        task_name = registry.resolve_task(name, flag)
         trained = self.model.tasks
+        task_name = name if name in trained else registry.resolve_task(name, flag, trained)
         if task_name not in trained:
             raise UserError(f"{flag}: the run has no head for {task_name}: it was trained on {', '.join(trained)}")
         return trained[task_name]
@@ -152,7 +156,7 @@ def load(run: Path | str) -> Predictor:
     device = default_device()
     config = BertConfig.read(run / "encoder")
     tokenizer = Tokenizer.load(run / "encoder")
-    tasks = registry.build(settings["tasks"], settings["pairs"])
+    tasks = registry.build(settings["tasks"], settings["pairs"], recorded=manifest.get("own_tasks", {}))
     # with_weights, as weights may have no pooling layer
     encoder = accelerate(BertModel.with_weights(run / "encoder", config))
     model = MultitaskModel(encoder, tasks, dropout=0.0, pooler=settings["pooler"])
@@ -234,6 +238,37 @@ def read_inputs(source: str, task: Task) -> list[Row]:
 
     Rows without a sentence are left out, with a note. Raises `UserError` if the file has another form, or no row.
     """
+    with _input_file(source) as (path, name):
+        content = readers.read_texts(path, like=task.kind)
+    if not content.rows:
+        noun = "sentence" if task.num_texts == 1 else "pair of sentences"
+        raise UserError(f"{name}: holds no {noun}")
+    _note_skipped(content, name)
+    return content.rows
+
+
+def predict_own(predictor: Predictor, task: OwnTask, source: str, *, allow_unknown: bool = False) -> str:
+    """A file, or standard input (`-`), with the predictions of a task of the user's own.
+
+    Rows with a valid label are scored, to standard error. Raises `UserError` if the file has another form, or no row.
+    """
+    with _input_file(source) as (path, name):
+        content = task.read_inputs(path)
+        _note_skipped(content, name)
+        examples = predictor.examples(task, [row.texts for row in content.rows])
+        _check_inputs(predictor, task, examples, name, allow_unknown=allow_unknown)
+        outputs = predictor.outputs(task, examples)
+        predicted = task.predict(outputs)
+        gold = np.array([row.label for row in content.rows])
+        if not np.isnan(gold).all():
+            report = evaluate.report(task, predicted, gold)
+            print(evaluate.tables({task.name: report}, rows="labelled rows"), file=sys.stderr)
+        return task.prediction_text([row.id for row in content.rows], predicted, task.probabilities(outputs), path)
+
+
+@contextmanager
+def _input_file(source: str) -> Iterator[tuple[Path, str]]:
+    """A file, or one with what is on standard input (`-`), and how messages name it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(source)
         name = source
@@ -243,16 +278,24 @@ def read_inputs(source: str, task: Task) -> list[Row]:
             path.write_bytes(sys.stdin.buffer.read())
             name = "standard input"
         try:
-            content = readers.read_texts(path, like=task.kind)
+            yield path, name
         except UserError as error:
             raise UserError(str(error).replace(str(path), name)) from error
-    if not content.rows:
-        noun = "sentence" if task.num_texts == 1 else "pair of sentences"
-        raise UserError(f"{name}: holds no {noun}")
+
+
+def _note_skipped(content: DataFile, name: str) -> None:
     if content.skipped:
         count = len(content.rows) + len(content.skipped)
         print(f"note: {name}: {len(content.skipped):,} of {count:,} rows without a sentence", file=sys.stderr)
-    return content.rows
+
+
+def _check_inputs(predictor: Predictor, task: Task, examples: Examples, name: str, *, allow_unknown: bool) -> None:
+    """Note inputs that are truncated. Raises `UserError` if the encoder does not know most tokens."""
+    check_vocabulary(name, examples.cache, predictor.tokenizer, allow=allow_unknown)
+    cut, count = examples.truncated(task.pairs)
+    if cut:
+        longer = f"longer than {predictor.max_length} tokens and are truncated"
+        print(f"note: {name}: {cut:,} of {count:,} inputs are {longer}", file=sys.stderr)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -267,19 +310,17 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--allow-unknown", action="store_true", help=unknown_help)
     options = parser.parse_intermixed_args(arguments)
 
-    registry.resolve_task(options.task)
     if options.file != "-":
         require_file(Path(options.file))
     predictor = load(options.run)
     task = predictor.task(options.task, "--task")
+    if isinstance(task, OwnTask):
+        sys.stdout.write(predict_own(predictor, task, options.file, allow_unknown=options.allow_unknown))
+        return
     rows = read_inputs(options.file, task)
     examples = predictor.examples(task, [row.texts for row in rows])
     name = "standard input" if options.file == "-" else options.file
-    check_vocabulary(name, examples.cache, predictor.tokenizer, allow=options.allow_unknown)
-    cut, count = examples.truncated(task.pairs)
-    if cut:
-        longer = f"longer than {predictor.max_length} tokens and are truncated"
-        print(f"note: {name}: {cut:,} of {count:,} inputs are {longer}", file=sys.stderr)
+    _check_inputs(predictor, task, examples, name, allow_unknown=options.allow_unknown)
     columns = table(task, predictor.outputs(task, examples), rows)
     print("\t".join(columns))
     for cells in zip(*columns.values(), strict=True):

@@ -32,6 +32,7 @@ class PredictedRows:
     gold: np.ndarray
     predicted: np.ndarray
     probabilities: np.ndarray | None
+    source: Path | None = None  # the data file
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -72,6 +73,12 @@ class TaskScores:
     before: float | None = None
     rows: PredictedRows | None = None
     cosines: bool = False
+    scale: tuple[float, float] = (0.0, 5.0)  # of the scores of a task without classes
+
+    @property
+    def tolerance(self) -> float:
+        """How far a score may be from gold: a fifth of the scale, one point of five."""
+        return (self.scale[1] - self.scale[0]) / 5
 
     @property
     def label(self) -> str:
@@ -95,7 +102,8 @@ def rows_of(examples: Examples, predicted: np.ndarray, probabilities: np.ndarray
     for row in range(len(examples)):
         ids.append(cache.row_id(row))
         texts.append(tuple(cache.text(row, column) for column in range(cache.num_texts)))
-    return PredictedRows(ids, texts, np.asarray(examples.labels, dtype=np.float64), predicted, probabilities)
+    gold = np.asarray(examples.labels, dtype=np.float64)
+    return PredictedRows(ids, texts, gold, predicted, probabilities, cache.source)
 
 
 def task_rows(task: Task, examples: Examples, outputs: np.ndarray) -> PredictedRows:
@@ -110,7 +118,9 @@ def prediction_paths(tasks: Sequence[Task], settings: Any) -> dict[tuple[str, st
     """
     paths: dict[tuple[str, str], Path] = {}
     for task in tasks:
-        for split in ("dev", "test"):
+        for split in task.splits:
+            if split == "train":
+                continue
             flag = getattr(settings.files, f"{task.files.flag_prefix}_{split}_out", "")
             path = expand_user(settings.run.run_dir) / "predictions" / prediction_file(task, split)
             if flag:
@@ -128,22 +138,25 @@ def prediction_file(task: Task, split: str) -> str:
     return f"{task.files.flag_prefix}-{split}-output.csv"
 
 
-def write_predictions(path: Path, task: Task, ids: Sequence[str], predicted: np.ndarray) -> None:
-    """Write a prediction file: the task's header, then a line for each row, in file order."""
-    lines = [task.files.header]
-    # tolist gives plain floats, so that no np.float32(...) is written
-    for id_, value in zip(ids, predicted.tolist(), strict=True):
-        lines.append(task.files.row.format(id=id_, value=task.format_prediction(value)))
+def write_predictions(
+    path: Path,
+    task: Task,
+    ids: Sequence[str],
+    predicted: np.ndarray,
+    probabilities: np.ndarray | None = None,
+    source: Path | None = None,
+) -> None:
+    """Write a prediction file in the task's own form, see `Task.prediction_text`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, "".join(lines))
+    write_atomic(path, task.prediction_text(ids, predicted, probabilities, source))
 
 
 def save(
     folder: Path, tasks: Mapping[str, Task], predictions: Predictions, paths: Mapping[tuple[str, str], Path]
 ) -> None:
-    """Write the leaderboard's prediction files to `paths`, and the dev rows to `folder`."""
+    """Write the prediction files to `paths`, and the dev rows to `folder`."""
     for (name, split), rows in predictions.items():
-        write_predictions(paths[name, split], tasks[name], rows.ids, rows.predicted)
+        write_predictions(paths[name, split], tasks[name], rows.ids, rows.predicted, rows.probabilities, rows.source)
         if split == "dev":
             write_rows(folder, name, rows)
 

@@ -1,9 +1,16 @@
 """The tasks by name. To add a task, write one file and add one line to this table."""
 
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
 from pkgutil import resolve_name
+from typing import Any
 
 from minbert.errors import UserError, one_of
+from minbert.files import expand_user, key_hash
+from minbert.train.run import InputFiles
 from minbert.train.settings import names_in
+from tasks import own
 from tasks.task import Task
 
 _TABLE = {
@@ -14,24 +21,49 @@ _TABLE = {
 TASKS: dict[str, type[Task]] = {name: resolve_name(path) for name, path in _TABLE.items()}
 
 
-def resolve_task(word: str, flag: str = "--task") -> str:
+def resolve_task(word: str, flag: str = "--task", others: Iterable[str] = ()) -> str:
     """The task name for a task's short name (`para`, in the course's flags) or name, as given to `flag`.
 
-    Raises `UserError` if it is unknown.
+    `others` are names of tasks that come from files. Raises `UserError` if it is unknown.
     """
-    names = {name: name for name in TASKS}
+    names = {name: name for name in [*TASKS, *others]}
     for name, task in TASKS.items():
         # a name takes precedence over another task's short name
         names.setdefault(task.files.flag_prefix, name)
     return names[one_of(word, names, flag)]
 
 
-def build(names: str, pairs: str, flag: str = "tasks") -> list[Task]:
-    """The tasks of a list such as `sst,quora,sts`.
+def build(names: str, pairs: str, flag: str = "tasks", recorded: Mapping[str, Any] | None = None) -> list[Task]:
+    """The tasks of a list such as `sst,quora,reviews.toml`.
 
-    Raises `UserError`, its message starting with `flag`, for an unknown or duplicate name or an empty list.
+    A task of a file is read from it, or from `recorded`, what a run's manifest says of such tasks. Raises `UserError`,
+    its message starting with `flag`, for an unknown or duplicate name or an empty list, and for a task's file that has
+    mistakes.
     """
-    chosen = [resolve_task(name, flag) for name in names_in(names)]
-    if not chosen or len(set(chosen)) < len(chosen):
+    tasks: list[Task] = []
+    for word in names_in(names):
+        if not word.endswith(".toml"):
+            tasks.append(TASKS[resolve_task(word, flag)](pairs))
+        elif recorded is None:
+            tasks.append(own.read_task(expand_user(word), pairs))
+        else:
+            tasks.append(own.recorded_task(recorded[Path(word).stem], pairs))
+    if not tasks or len({task.name for task in tasks}) < len(tasks):
         raise UserError(f"{flag}: {names!r} must name at least one task, each only once")
-    return [TASKS[name](pairs) for name in chosen]
+    return tasks
+
+
+def inputs(tasks: Iterable[Task]) -> InputFiles:
+    """The files of tasks that come from files, each with the hash of what its results depend on."""
+    files = {}
+    for task in tasks:
+        if isinstance(task, own.OwnTask):
+            definition = task.definition
+            content = key_hash([definition.reading, definition.metric, definition.weight])
+            files[f"definition of {task.name}"] = (definition.source, content)
+    return files
+
+
+def definitions(tasks: Iterable[Task]) -> dict[str, Any] | None:
+    """What a manifest says of the tasks that come from files, so that `build` can make them again; None without any."""
+    return {task.name: asdict(task.definition) for task in tasks if isinstance(task, own.OwnTask)} or None

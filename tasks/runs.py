@@ -115,6 +115,7 @@ def task_scores(scores: Mapping[str, Any], dev_rows: Mapping[str, PredictedRows]
             classes=tuple(row["label"] for row in report["per_class"]),
             per_class=tuple(report["per_class"]),
             rows=dev_rows.get(name),
+            scale=tuple(report.get("scale", (0.0, 5.0))),
         )
     return tasks
 

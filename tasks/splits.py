@@ -30,10 +30,12 @@ def find_splits(tasks: Sequence[Task], settings: MultitaskSettings, outputs: Pat
     predictions = [path.resolve() for path in outputs.values()]
     files = {}
     for task in tasks:
-        for split in SPLITS:
+        for split in task.splits:
             # a task of a user's own may have no flags for its files
             path_in_flag = getattr(settings.files, f"{task.files.flag_prefix}_{split}", "")
-            if path_in_flag:
+            if split in task.paths:
+                path = require_file(task.paths[split])
+            elif path_in_flag:
                 path = require_file(expand_user(path_in_flag))
             else:
                 path = readers.find_file(data_folder(settings.files.data), "course", [getattr(task.files, split)])
@@ -67,7 +69,7 @@ def read(tasks: Sequence[Task], files: Paths, settings: MultitaskSettings, token
     limit = settings.data.limit_eval
     data: dict[str, dict[str, Examples]] = {split: {} for split in SPLITS}
     for task in tasks:
-        for split in SPLITS:
+        for split in task.splits:
             path = files[task.name, split]
             examples = task.open(path, split, tokenizer, length)
             check_vocabulary(str(path), examples.cache, tokenizer, allow=settings.data.allow_unknown)
@@ -84,7 +86,10 @@ def read(tasks: Sequence[Task], files: Paths, settings: MultitaskSettings, token
                 )
             if skipped:
                 distributed.note(f"{path}: {skipped:,} of {rows:,} rows skipped (listed in manifest.json)")
-        _warn_if_dev_is_in_train(data["train"][task.name].cache, data["dev"][task.name].cache)
+        dev = data["dev"][task.name]
+        _warn_if_dev_is_in_train(data["train"][task.name].cache, dev.cache)
+        if task.paths:
+            data["dev"][task.name] = _with_duplicates(data["train"][task.name].cache, dev)
     return data
 
 
@@ -97,6 +102,15 @@ def _warn_if_dev_is_in_train(train: TokenCache, dev: TokenCache) -> None:
             f"all texts of one of {dev.source} and {train.source} are in the other: the dev scores are those of "
             "training rows"
         )
+
+
+def _with_duplicates(train: TokenCache, dev: Examples) -> Examples:
+    """The dev rows of a user's own file, with the number of those whose texts are a training row's; says so if any."""
+    keys = {tuple(map(readers.text_key, row.texts)) for row in train.rows()}
+    count = sum(tuple(map(readers.text_key, row.texts)) in keys for row in dev.cache.rows())
+    if count:
+        distributed.note(f"{dev.cache.source}: {count:,} of {len(dev):,} dev rows have the texts of a training row")
+    return replace(dev, cache=replace(dev.cache, report=dev.cache.report | {"in_train": count}))
 
 
 def make_schedule(settings: MultitaskSettings, train: Mapping[str, Examples]) -> tuple[plan.Plan, dict[str, int]]:

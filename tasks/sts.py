@@ -3,27 +3,13 @@
 from pathlib import Path
 
 import numpy as np
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from minbert.errors import UserError
 from minbert.tokenizer import Tokenizer
 from tasks.examples import Examples
-from tasks.task import LEADERBOARD_ROW, Files, PairTask
-
-
-class Scaled(nn.Module):
-    """5 sigmoid(head): a similarity from 0 to 5."""
-
-    def __init__(self, head: nn.Module) -> None:
-        super().__init__()
-        self.inner = head
-
-    def forward(self, features: Tensor) -> Tensor:
-        """[B, width] to [B]."""
-        out: Tensor = self.inner(features)
-        return 5 * torch.sigmoid(out.float())
+from tasks.task import LEADERBOARD_ROW, Files, PairTask, Scaled
 
 
 class Similarity(PairTask):

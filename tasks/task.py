@@ -4,9 +4,11 @@ Axes: B rows of a batch, D hidden, C outputs of the head (none for a single numb
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import torch
@@ -49,6 +51,19 @@ class Head(nn.Module):
         return out
 
 
+class Scaled(nn.Module):
+    """5 sigmoid(head): a similarity from 0 to 5."""
+
+    def __init__(self, head: nn.Module) -> None:
+        super().__init__()
+        self.inner = head
+
+    def forward(self, features: Tensor) -> Tensor:
+        """[B, width] to [B]."""
+        out: Tensor = self.inner(features)
+        return 5 * torch.sigmoid(out.float())
+
+
 @dataclass(frozen=True)
 class Files:
     """Default names of a task's data files, and the header line and the rows of its prediction files."""
@@ -67,13 +82,17 @@ class Task(ABC):
     Subclasses define all that is specific to it; the training loop never names a task.
     """
 
-    name: ClassVar[str]
-    title: ClassVar[str]
-    metric: ClassVar[str]
-    files: ClassVar[Files]
-    kind: ClassVar[str]  # kind of rows in its data files: single, pair-class or pair-score
-    classes: ClassVar[tuple[str, ...]] = ()
-    num_texts: ClassVar[int] = 1  # of a row
+    name: str
+    title: str
+    metric: str
+    files: Files
+    kind: str  # kind of rows in its data files: single, pair-class or pair-score
+    classes: tuple[str, ...] = ()
+    num_texts: int = 1  # of a row
+    scale: tuple[float, float] = (0.0, 5.0)  # lowest and highest score of a task without classes
+    weight: float = 1.0  # of its loss beside those of other tasks
+    splits: tuple[str, ...] = SPLITS
+    paths: Mapping[str, Path] = MappingProxyType({})  # split -> file, of a task that names its files itself
 
     def __init__(self, pairs: str = "cross") -> None:
         self.pairs = pairs
@@ -145,6 +164,19 @@ class Task(ABC):
     def format_prediction(self, value: float) -> str:
         """A prediction in the format of the leaderboard's files."""
 
+    def prediction_text(
+        self, ids: Sequence[str], predicted: np.ndarray, probabilities: np.ndarray | None, source: Path | None
+    ) -> str:
+        """The content of a prediction file: the header, then a line for each row, in file order.
+
+        `source` is the data file of the rows.
+        """
+        lines = [self.files.header]
+        # tolist gives plain floats, so that no np.float32(...) is written
+        for id_, value in zip(ids, predicted.tolist(), strict=True):
+            lines.append(self.files.row.format(id=id_, value=self.format_prediction(value)))
+        return "".join(lines)
+
     def score(self, predicted: np.ndarray, gold: np.ndarray) -> float | None:
         """The task's metric over labelled rows, accuracy or Pearson's r; None if it is undefined."""
         if self.classes:
@@ -160,6 +192,7 @@ class PairTask(Task):
     """A task over sentence pairs, each read as one input (`cross`, `paper`), as two (`bi`) or as both (`joint`)."""
 
     num_texts = 2
+    outputs = 1  # of the head
 
     def features(self, pooled: Tensor) -> Tensor:
         """The pooled vectors [B, D], or for the bi-encoder [u; v; |u - v|] [B, 3D] (SBERT, section 3)."""
@@ -169,6 +202,6 @@ class PairTask(Task):
         return torch.cat([u, v, (u - v).abs()], dim=1)
 
     def head(self, width: int, dropout: float) -> nn.Module:
-        """A head with one output and two dropout layers."""
+        """A head with two dropout layers."""
         joined = {"bi": 3 * width, "joint": 3 * width + 1}.get(self.pairs, width)
-        return Head(joined, 1, dropout, dropouts=2)
+        return Head(joined, self.outputs, dropout, dropouts=2)

@@ -20,7 +20,8 @@ from tasks.readers.table import BOM, Record, Table, open_table, read_lines, text
 # JSON can hold surrogates; a file in UTF-16 without a byte order mark is read as UTF-8 with NULs
 NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 _PLACEHOLDERS = ("", "-1", "-1.0")  # labels of a test file whose labels are not published
-_SPLITS = {"train": ("train",), "dev": ("dev", "valid", "val", "validation"), "test": ("test",)}
+SPLITS = {"train": ("train",), "dev": ("dev", "valid", "val", "validation"), "test": ("test",)}
+"""Split -> the names that a column `split` may have for it."""
 
 
 @dataclass
@@ -149,7 +150,7 @@ def _records_of_split(table: Table, split: str, data: DataFile) -> Iterator[tupl
     is_empty = True
     for line, record in table.records():
         value = text_of(table.path, line, record, "split").strip()
-        if value.lower() in _SPLITS[split]:
+        if value.lower() in SPLITS[split]:
             is_empty = False
             yield line, record
         else:

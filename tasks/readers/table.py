@@ -5,11 +5,12 @@ SentEval's sets, which are Latin-1.
 """
 
 import csv
+import gzip
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from minbert.errors import UserError, format_list
 from minbert.files import require_file
@@ -23,7 +24,7 @@ BOM = "\ufeff"
 _BINARY = {
     b"PAR1": "a Parquet file",
     b"PK\x03\x04": "a ZIP archive or an Excel file",
-    b"\x1f\x8b": "a gzip archive",
+    b"\x1f\x8b": "a gzip archive, which must be named .gz",
 }
 """First bytes -> what such a file is."""
 
@@ -78,8 +79,11 @@ def open_table(path: Path) -> Table:
 
     Raises `UserError` if the file is missing or empty, or is of a format that is not read.
     """
-    with open(require_file(path), "rb") as file:
-        start = file.read(4)
+    try:
+        with open_bytes(require_file(path)) as file:
+            start = file.read(4)
+    except (gzip.BadGzipFile, EOFError) as error:
+        raise UserError(f"{path}: is named .gz, but is not a whole gzip archive ({error})") from error
     for first_bytes, name in _BINARY.items():
         if start.startswith(first_bytes):
             raise UserError(f"{path}: is {name}; write the rows as CSV, TSV or JSON lines")
@@ -99,13 +103,20 @@ def open_table(path: Path) -> Table:
     return Table(path, line, delimiter, names, quoted=delimiter == "," or line.startswith('"'))
 
 
+def open_bytes(path: Path) -> IO[bytes]:
+    """Open a file to read its bytes; one whose name ends in .gz is unpacked."""
+    if path.suffix.lower() == ".gz":
+        return cast(IO[bytes], gzip.open(path))
+    return open(path, "rb")
+
+
 def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
     """The lines of a text file, each without its line end and byte order marks before it.
 
     Raises `UserError` with the line's number if a line does not decode, or holds a carriage return that does not end
     it: a file of old Macintosh line ends would be read as one row.
     """
-    with open(path, "rb") as file:
+    with open_bytes(path) as file:
         for number, raw in enumerate(file, 1):
             try:
                 line = raw.decode(encoding).removesuffix("\n").removesuffix("\r")

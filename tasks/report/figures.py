@@ -241,7 +241,7 @@ def task_figure(task: TaskScores, rows: PredictedRows) -> Figure:
             "Confusion matrix", confusion(counts, task.classes), "Dev rows, and their share of the gold class."
         )
     label = "cosine" if task.cosines else "predicted (points)"
-    svg = scatter(rows.gold, rows.predicted, y_label=label, same_scale=not task.cosines)
+    svg = scatter(rows.gold, rows.predicted, y_label=label, same_scale=not task.cosines, scale=task.scale)
     return Figure("Predicted against gold", svg, _correlations(task, rows))
 
 
@@ -253,8 +253,9 @@ def _correlations(task: TaskScores, rows: PredictedRows) -> str:
     ]
     if not task.cosines:
         distances = np.abs(rows.predicted - rows.gold)
+        off = "1 point" if task.tolerance == 1 else f"{task.tolerance:g} points"
         parts.append(f"mean absolute error {distances.mean():.2f} points")
-        parts.append(f"{(distances > 1).sum():,} of {len(rows):,} rows more than 1 point off")
+        parts.append(f"{(distances > task.tolerance).sum():,} of {len(rows):,} rows more than {off} off")
     return ", ".join(parts) + "."
 
 
@@ -286,22 +287,35 @@ def confusion(counts: np.ndarray, classes: Sequence[str]) -> bytes:
     return svg.getvalue()
 
 
-def scatter(gold: np.ndarray, predicted: np.ndarray, *, y_label: str, same_scale: bool) -> bytes:
-    """Predicted over gold, a dot a row; at most 1,500 rows, sampled by counter. `same_scale` adds the diagonal."""
+def scatter(
+    gold: np.ndarray,
+    predicted: np.ndarray,
+    *,
+    y_label: str,
+    same_scale: bool,
+    scale: tuple[float, float] = (0.0, 5.0),
+) -> bytes:
+    """Predicted over gold, a dot a row; at most 1,500 rows, sampled by counter. `same_scale` adds the diagonal.
+
+    `scale` has the lowest and the highest gold score.
+    """
     if len(gold) > _MAX_DOTS:
         sample = np.sort(numpy_generator(0, "scatter").permutation(len(gold))[:_MAX_DOTS])
         gold = gold[sample]
         predicted = predicted[sample]
-    end = max(5.0, float(gold.max()))
+    start, end = scale
+    end = max(end, float(gold.max()))
     if not same_scale and gold.max() <= 1:
         # dev pairs of two classes
         end = 1.0
-    limits = (-0.03 * end, 1.03 * end)
+    room = 0.03 * (end - start)
+    limits = (start - room, end + room)
+    ticks = np.linspace(start, end, 6)
     with page_svg(340, 320) as (axes, svg):
         axes.plot(gold, predicted, "o", markersize=4.5, color=BLUE, alpha=0.6, markeredgewidth=0)
-        axes.set(xlabel="gold similarity (points)", xlim=limits, xticks=range(int(end) + 1))
+        axes.set(xlabel="gold similarity (points)", xlim=limits, xticks=ticks)
         axes.set_title(y_label)
         if same_scale:
-            axes.plot([0, end], [0, end], color=QUIET, linewidth=1.2, linestyle=DASHED)
-            axes.set(ylim=limits, yticks=range(int(end) + 1))
+            axes.plot([start, end], [start, end], color=QUIET, linewidth=1.2, linestyle=DASHED)
+            axes.set(ylim=limits, yticks=ticks)
     return svg.getvalue()

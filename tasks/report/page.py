@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from minbert.files import expand_user, write_atomic
 from tasks import compare, manifests
 from tasks.intervals import RESAMPLES, Interval
-from tasks.metrics import DEV_NORM
+from tasks.metrics import CORRELATIONS, DEV_NORM
 from tasks.record import PredictedRows, TaskScores
 from tasks.report import figures
 from tasks.report.figures import Figure
@@ -111,7 +111,7 @@ def score_cards(tasks: Mapping[str, TaskScores], norm: float | None, resamples: 
     by_task, norm_interval = compare.score_intervals(tasks, norm=norm is not None, resamples=resamples)
     cards = []
     if norm is not None:
-        notes = ["mean of the accuracies and (r + 1) / 2", *_interval_note(norm_interval)]
+        notes = [f"mean of {_parts_of_norm(tasks)}", *_interval_note(norm_interval)]
         cards.append({"title": DEV_NORM, "score": _score(norm), "notes": notes, "main": True})
     for name, task in tasks.items():
         notes = [f"{task.metric} on {task.count:,} rows", *_interval_note(by_task[name])]
@@ -122,6 +122,19 @@ def score_cards(tasks: Mapping[str, TaskScores], norm: float | None, resamples: 
             notes.append(note)
         cards.append({"title": task.title, "score": _score(task.score), "notes": notes, "main": False})
     return cards
+
+
+def _parts_of_norm(tasks: Mapping[str, TaskScores]) -> str:
+    """What the dev norm is the mean of, in words."""
+    names = {task.metric for task in tasks.values()}
+    parts = []
+    if "accuracy" in names:
+        parts.append("the accuracies")
+    if "macro-F1" in names:
+        parts.append("macro-F1")
+    if names & set(CORRELATIONS):
+        parts.append("(r + 1) / 2")
+    return " and ".join(parts)
 
 
 def _score(value: float | None) -> str:
@@ -295,8 +308,8 @@ def task_section(task: TaskScores, *, texts: bool) -> TaskSection:
 
 
 def failed_rows(task: TaskScores, rows: PredictedRows) -> np.ndarray:
-    """The indices of the rows with another class than gold, or more than one point off."""
-    tolerance = 0 if task.classes else 1
+    """The indices of the rows with another class than gold, or off by more than a fifth of the scale: one of 5."""
+    tolerance = 0 if task.classes else task.tolerance
     return np.flatnonzero(np.abs(rows.predicted - rows.gold) > tolerance)
 
 
@@ -319,7 +332,7 @@ def worst_errors(task: TaskScores, rows: PredictedRows, *, texts: bool) -> Table
         table["predicted"] = [task.classes[int(label)] for label in worst.predicted]
         table["p(gold)"] = numbers(-badness[order], 3)
     else:
-        table["gold"] = numbers(worst.gold, 1)
+        table["gold"] = numbers(worst.gold, 1 if task.scale[1] - task.scale[0] > 1 else 2)
         table["predicted"] = numbers(worst.predicted)
         table["off by"] = numbers(badness[order], 3)
     table["id"] = worst.ids

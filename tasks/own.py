@@ -1,0 +1,236 @@
+"""A task of your own: a `Task` whose attributes come from a file, see `tasks.definitions`."""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from minbert import token_cache
+from minbert.errors import UserError, format_list, short_repr
+from minbert.seeds import numpy_generator
+from minbert.token_cache import Issue, ReaderReport, Row
+from minbert.tokenizer import Tokenizer
+from tasks import metrics, readers
+from tasks.definitions import READER_KINDS, Definition, is_of_split, read_definition, text_keys
+from tasks.examples import Examples
+from tasks.readers import DataFile
+from tasks.readers.formats import cell, is_json, read_records
+from tasks.readers.labels import parse_number
+from tasks.readers.rows import plain_lines, read_label
+from tasks.readers.table import Record
+from tasks.task import Files, Head, PairTask, Scaled
+
+_TENTH = 10  # one of so many training rows is a dev row
+
+
+class OwnTask(PairTask):
+    """A task over single texts or pairs, with classes or scores, whose attributes come from a file.
+
+    Classes: a logit for each, cross entropy. Scores: the squared error of 5 sigmoid(logit), the labels brought to the
+    scale from 0 to 5, so that the loss weighs as much on every scale. Pairs are read as those of any other task.
+    """
+
+    def __init__(self, definition: Definition, pairs: str = "cross") -> None:
+        self.kind = READER_KINDS[definition.kind]
+        self.num_texts = len(definition.texts)
+        super().__init__(pairs if self.num_texts == 2 else "cross")
+        self.definition = definition
+        self.name = definition.name
+        self.title = definition.title
+        self.metric = definition.metric
+        self.files = Files("", "", "", definition.name, "")
+        self.classes = definition.labels
+        self.outputs = len(definition.labels) or 1
+        self.scale = definition.scale
+        self.weight = definition.weight
+        self.paths = {split: Path(path) for split, path in definition.files.items()}
+        self.splits = tuple(self.paths)
+
+    # --- head, loss and predictions
+
+    def head(self, width: int, dropout: float) -> nn.Module:
+        """A head with one dropout layer for single texts, else two; a score is on the scale from 0 to 5."""
+        if self.num_texts == 1:
+            return Head(width, self.outputs, dropout, dropouts=1)
+        head = super().head(width, dropout)
+        return head if self.classes else Scaled(head)
+
+    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Sum over rows of the cross entropy, or of the squared error on the scale from 0 to 5."""
+        if self.classes:
+            return F.cross_entropy(outputs.float(), labels.long(), reduction="sum")
+        low, high = self.scale
+        return F.mse_loss(outputs.float(), 5 * (labels.float() - low) / (high - low), reduction="sum")
+
+    def predict(self, outputs: np.ndarray) -> np.ndarray:
+        """The most probable class, or the score on the task's own scale."""
+        if self.classes:
+            return outputs.argmax(1).astype(np.float64)
+        low, high = self.scale
+        return low + outputs.astype(np.float64) / 5 * (high - low)
+
+    def format_prediction(self, value: float) -> str:
+        """The name of a class, or a score with six digits."""
+        return self.classes[int(value)] if self.classes else str(round(float(value), 6))
+
+    def score(self, predicted: np.ndarray, gold: np.ndarray) -> float | None:
+        """The task's metric over labelled rows; None if it is undefined."""
+        return metrics.score(self.metric, predicted, gold)
+
+    def prediction_text(
+        self, ids: Sequence[str], predicted: np.ndarray, probabilities: np.ndarray | None, source: Path | None
+    ) -> str:
+        """The rows of `source` with columns `prediction` and, for each class, `p(class)`: CSV, or JSON lines of JSON.
+
+        Rows that have no prediction are left out.
+        """
+        assert source is not None
+        index = {id_: row for row, id_ in enumerate(ids)}
+        names, records = self._records(source)
+        added = {}
+        rows = []
+        for line, record in records:
+            row = index.get(self._id(source, line, record))
+            if row is None:
+                continue
+            value = predicted[row]
+            added = {"prediction": self.format_prediction(value) if self.classes else round(float(value), 6)}
+            if probabilities is not None:
+                for name, probability in zip(self.classes, probabilities[row].tolist(), strict=True):
+                    added[f"p({name})"] = round(probability, 6)
+            rows.append({**record, **added})
+        if is_json(source):
+            return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        buffer = io.StringIO()
+        writer = csv.DictWriter(buffer, list(dict.fromkeys([*names, *added])), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return buffer.getvalue()
+
+    # --- data
+
+    def open(self, path: Path, split: str, tokenizer: Tokenizer, max_length: int) -> Examples:
+        """The examples of a split, tokenised once and cached. Raises `UserError` if no row is usable."""
+
+        def rows() -> Iterator[Row | Issue | ReaderReport]:
+            data = self.read(path, split)
+            report: ReaderReport = {"course": False, "other_splits": data.other_splits}
+            if self.definition.draws_dev and split != "test":
+                report["drawn"] = f"every tenth training row, sorted by label, is a dev row, for any --seed ({split})"
+            yield report
+            yield from data.rows_and_issues()
+
+        reader = f"own {self.definition.reading} {split}"
+        cache = token_cache.load(path, rows(), reader, tokenizer, sha256=readers.digest(path))
+        if not len(cache):
+            raise UserError(f"{path}: no usable row")
+        return Examples(cache, tokenizer.cls, tokenizer.sep, max_length)
+
+    def read(self, path: Path, split: str = "") -> DataFile:
+        """The rows of a split, or all rows of a file to predict, whose labels may be missing or others.
+
+        Rows with an empty text are skipped, and training rows without a label; rows without a label of other splits are
+        predicted, not scored. Raises `UserError` for a missing column and an invalid row.
+        """
+        names, records = self._records(path)
+        for key, column in [*zip(text_keys(self.num_texts), self.definition.texts), ("id", self.definition.id)]:
+            if column and column not in names:
+                raise UserError(f"{path}: {key}: no column {column!r}: it has {format_list(names)}")
+        label_column = self.definition.label
+        has_labels = label_column in names
+        if not has_labels and split in ("train", "dev"):
+            raise UserError(f"{path}: label: no column {label_column!r}: it has {format_list(names)}")
+        draws = self.definition.draws_dev and split in ("train", "dev")
+        wanted = "train" if draws else split
+        data = DataFile(path, self.num_texts)
+        for line, record in records:
+            if wanted and not is_of_split(record, names, wanted):
+                data.other_splits += 1
+                continue
+            texts = tuple(cell(path, line, record, column).strip() for column in self.definition.texts)
+            if not all(texts):
+                data.skip(line, f"{self.definition.texts[texts.index('')]}: empty")
+                continue
+            text = cell(path, line, record, label_column).strip() if has_labels else ""
+            label = math.nan
+            if text:
+                label = read_label(path, line, label_column, text, self.parse_label if split else self._label_or_nan)
+            elif wanted == "train":
+                data.skip(line, f"{label_column}: empty")
+                continue
+            data.keep(line, texts, label, self._id(path, line, record) if self.definition.id else None)
+        if draws:
+            _keep_drawn(data, dev=split == "dev")
+        return data
+
+    def read_inputs(self, path: Path) -> DataFile:
+        """The rows of a file to predict: a table with the task's columns of texts, or plain texts, one a line.
+
+        Raises `UserError` if it is neither, or has no row.
+        """
+        data = self.read(path)
+        if not data.rows:
+            raise UserError(f"{path}: no row with {' and '.join(self.definition.texts)}")
+        return data
+
+    def parse_label(self, text: str) -> float:
+        """The index of a class, or a score. Raises `UserError`, saying what is accepted."""
+        if self.classes:
+            if text not in self.classes:
+                raise UserError(f"{short_repr(text)} is not one of {format_list(self.classes)}")
+            return float(self.classes.index(text))
+        low, high = self.scale
+        value = parse_number(text)
+        if not low <= value <= high:
+            raise UserError(f"{short_repr(text)} is not between {low:g} and {high:g} (scale)")
+        return value
+
+    def _records(self, path: Path) -> tuple[list[str], Iterable[tuple[int, Record]]]:
+        """The names of a file's columns, and its rows; plain texts, one a line, are rows of the column of texts."""
+        names, records = read_records(path, self.kind)
+        column = self.definition.texts[0]
+        if self.num_texts == 1 and column not in names and not readers.is_table(path):
+            return [column], ((line, {column: text}) for line, text in plain_lines(path))
+        return names, records
+
+    def _label_or_nan(self, text: str) -> float:
+        try:
+            return self.parse_label(text)
+        except UserError:
+            return math.nan
+
+    def _id(self, path: Path, line: int, record: Record) -> str:
+        return cell(path, line, record, self.definition.id).strip() if self.definition.id else str(line)
+
+
+def _keep_drawn(data: DataFile, *, dev: bool) -> None:
+    """Keep the training rows, or the dev rows that are drawn from them: every tenth row, sorted by label.
+
+    Rows of one label are in random order, by a seed that is no setting: runs of all seeds have the same dev rows.
+    """
+    labels = np.array([row.label for row in data.rows])
+    order = np.lexsort((numpy_generator(0, "dev rows").permutation(len(labels)), labels))
+    drawn = set(order[_TENTH // 2 :: _TENTH].tolist())
+    kept = [row for index, row in enumerate(data.rows) if (index in drawn) == dev]
+    data.other_splits += len(data.rows) - len(kept)
+    data.rows = kept
+
+
+def read_task(path: Path, pairs: str) -> OwnTask:
+    """The task of a TOML file. Raises `UserError` as `read_definition` does."""
+    return OwnTask(read_definition(path), pairs)
+
+
+def recorded_task(entry: Mapping[str, Any], pairs: str) -> OwnTask:
+    """The task of a run, from its manifest; neither the task's file nor its data are read."""
+    values = dict(entry)
+    for key in ("texts", "labels", "scale"):
+        values[key] = tuple(values[key])
+    return OwnTask(Definition(**values), pairs)

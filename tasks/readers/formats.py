@@ -1,0 +1,101 @@
+"""The records of a user's own file, in any of the usual formats: names of columns, then lines and cells.
+
+CSV, TSV, columns separated by semicolons, JSON lines, a JSON array, and Parquet by pandas; all but Parquet also packed
+by gzip, in a file named *.gz.
+"""
+
+import csv
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from minbert.errors import UserError, reason
+from minbert.files import require_file
+from tasks.readers.kinds import Request, fit
+from tasks.readers.table import Record, open_table, read_lines, text_of
+
+Records = Iterable[tuple[int, Record]]
+"""Lines with their records; of a JSON array or Parquet numbers of records, from 1."""
+
+
+def read_records(path: Path, kind: str) -> tuple[list[str], Records]:
+    """The names of a file's columns, and its records.
+
+    A file without a header may have a published layout of rows of a `kind`, whose columns then have the usual names.
+    Raises `UserError` if the file cannot be read.
+    """
+    with open(require_file(path), "rb") as file:
+        is_parquet = file.read(4) == b"PAR1"
+    if is_parquet:
+        return _frame_records(_read_parquet(path))
+    if is_json(path):
+        first = first_line(path)
+        if first.startswith("["):
+            return _frame_records(_read_array(path))
+    table = open_table(path)
+    if is_semicolons(table.line) and table.delimiter == ",":
+        names = next(csv.reader([table.line], delimiter=";"))
+        table = replace(table, delimiter=";", names=names, quoted=True)
+    elif table.delimiter != "json":
+        table = fit(table, Request(kind)) or table
+    return list(table.names), table.records()
+
+
+def first_line(path: Path) -> str:
+    """The first line of a file that is not blank, without white space around it."""
+    return next((line.strip() for line in read_lines(path) if line.strip()), "")
+
+
+def is_json(path: Path) -> bool:
+    """Whether a file holds JSON, by its first character."""
+    with open(path, "rb") as file:
+        if file.read(4) == b"PAR1":
+            return False
+    return first_line(path).startswith(("[", "{"))
+
+
+def is_semicolons(line: str) -> bool:
+    """Whether semicolons separate the columns that a header names."""
+    return line.count(";") > line.count(",")
+
+
+def cell(path: Path, line: int, record: Record, name: str) -> str:
+    """A record's value as text: "" for none, `1` for 1.0. Raises `UserError` for lists and objects."""
+    value = record.get(name, "")
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return text_of(path, line, record, name)
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(path)
+    except ImportError:
+        raise UserError(f"{path}: pandas needs pyarrow to read Parquet: pip install pyarrow") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: not a Parquet file that can be read: {reason(error)}") from error
+
+
+def _read_array(path: Path) -> pd.DataFrame:
+    try:
+        content = json.loads("\n".join(read_lines(path)))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: not JSON: {error}") from error
+    for number, record in enumerate(content, 1):
+        if not isinstance(record, Mapping):
+            raise UserError(f"{path}: number {number} of the array is not a JSON object")
+    return pd.DataFrame(content, dtype=object)
+
+
+def _frame_records(frame: pd.DataFrame) -> tuple[list[str], Records]:
+    records: list[dict[str, Any]] = frame.to_dict("records")
+    return [str(name) for name in frame.columns], enumerate(records, 1)
