@@ -2,6 +2,7 @@
 
 python multitask_train.py
 python multitask_train.py --preset best --weights minilm --data DIR --run-dir runs/best
+python multitask_train.py --new-task reviews.csv && python multitask_train.py --tasks reviews.toml --weights minilm
 """
 
 import sys
@@ -13,7 +14,7 @@ from minbert.optimizer import AdamW
 from minbert.train import cli, distributed, loop, plan, start
 from minbert.train.settings import parse
 from minbert.train.start import OpenRun
-from tasks import evaluate, manifests, model, record, registry, splits
+from tasks import evaluate, manifests, model, new_task, record, registry, splits
 from tasks.augment.synonyms import synonym_augmentation, synonym_files
 from tasks.presets import PRESETS
 from tasks.settings import MultitaskSettings, resolve_defaults
@@ -24,6 +25,9 @@ def main() -> None:
     about = (__doc__ or "").splitlines()[0]
     program = "multitask_train.py"
     parsed = parse(MultitaskSettings, PRESETS, sys.argv[1:], program=program, description=about, default="default")
+    if parsed.settings.files.new_task:
+        cli.say(new_task.describe(expand_user(parsed.settings.files.new_task)))
+        return
     with start.open_run(resolve_defaults(parsed)) as run:
         train(run)
 

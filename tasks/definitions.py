@@ -28,7 +28,7 @@ from torch import nn
 from minbert.errors import UserError, format_list, one_of, short_repr, suggestion
 from minbert.files import read_toml, require_file
 from minbert.train import distributed
-from tasks.readers.formats import cell, read_records
+from tasks.readers.formats import cell, has_semicolons, read_records
 from tasks.readers.kinds import KINDS, find_columns
 from tasks.readers.labels import is_number
 from tasks.readers.rows import SPLITS
@@ -163,10 +163,14 @@ def text_keys(count: int) -> tuple[str, ...]:
 
 def _task_name(path: Path) -> str:
     """The name of the file, which must be able to name a head, a row of metrics and a file."""
-    name = path.stem
-    if not _NAME.fullmatch(name) or name in _RESERVED or hasattr(nn.ModuleDict, name):
-        raise UserError(f"{path}: {name!r} cannot be the name of a task; rename the file, such as reviews.toml")
-    return name
+    if not can_name_task(path.stem):
+        raise UserError(f"{path}: {path.stem!r} cannot be the name of a task; rename the file, such as reviews.toml")
+    return path.stem
+
+
+def can_name_task(name: str) -> bool:
+    """Whether a task of a file may have a name: letters, digits, - and _, and none that this program uses."""
+    return bool(_NAME.fullmatch(name)) and name not in _RESERVED and not hasattr(nn.ModuleDict, name)
 
 
 def _labels(path: Path, table: Mapping[str, Any], kind: str, labels_of_rows: Sequence[str]) -> tuple[str, ...]:
@@ -219,5 +223,7 @@ def _say(path: Path, definition: Definition) -> None:
         accepted += f" and {len(definition.labels) - _MANY_LABELS:,} more"
     if not definition.labels:
         accepted = f"from {definition.scale[0]:g} to {definition.scale[1]:g}"
+    if has_semicolons(Path(definition.files["train"])):
+        texts += " (columns separated by semicolons)"
     drawn = "; dev: 10% of the training rows" if definition.draws_dev else ""
     distributed.say(f"{path}: {definition.kind} of {texts} by {definition.label}: {accepted}{drawn}")

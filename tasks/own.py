@@ -18,7 +18,7 @@ from minbert.seeds import numpy_generator
 from minbert.token_cache import Issue, ReaderReport, Row
 from minbert.tokenizer import Tokenizer
 from tasks import metrics, readers
-from tasks.definitions import READER_KINDS, Definition, is_of_split, read_definition, text_keys
+from tasks.definitions import READER_KINDS, Definition, is_of_split, read_definition
 from tasks.examples import Examples
 from tasks.readers import DataFile
 from tasks.readers.formats import cell, is_json, read_records
@@ -140,13 +140,16 @@ class OwnTask(PairTask):
         predicted, not scored. Raises `UserError` for a missing column and an invalid row.
         """
         names, records = self._records(path)
-        for key, column in [*zip(text_keys(self.num_texts), self.definition.texts), ("id", self.definition.id)]:
-            if column and column not in names:
-                raise UserError(f"{path}: {key}: no column {column!r}: it has {format_list(names)}")
         label_column = self.definition.label
         has_labels = label_column in names
-        if not has_labels and split in ("train", "dev"):
-            raise UserError(f"{path}: label: no column {label_column!r}: it has {format_list(names)}")
+        needed = [*self.definition.texts]
+        if split in ("train", "dev"):
+            needed.append(label_column)
+        if split and self.definition.id:
+            needed.append(self.definition.id)
+        for column in needed:
+            if column not in names:
+                raise UserError(f"{path}: no column {column!r}: it has {format_list(names)}")
         draws = self.definition.draws_dev and split in ("train", "dev")
         wanted = "train" if draws else split
         data = DataFile(path, self.num_texts)
@@ -165,7 +168,7 @@ class OwnTask(PairTask):
             elif wanted == "train":
                 data.skip(line, f"{label_column}: empty")
                 continue
-            data.keep(line, texts, label, self._id(path, line, record) if self.definition.id else None)
+            data.keep(line, texts, label, self._id(path, line, record))
         if draws:
             _keep_drawn(data, dev=split == "dev")
         return data
@@ -207,7 +210,10 @@ class OwnTask(PairTask):
             return math.nan
 
     def _id(self, path: Path, line: int, record: Record) -> str:
-        return cell(path, line, record, self.definition.id).strip() if self.definition.id else str(line)
+        """The id of a row; where it has no such column, as a file to predict may have none, its line."""
+        if self.definition.id not in record:
+            return str(line)
+        return cell(path, line, record, self.definition.id).strip()
 
 
 def _keep_drawn(data: DataFile, *, dev: bool) -> None:

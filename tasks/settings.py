@@ -41,7 +41,7 @@ class DataSettings(settings.DataSettings):
 
     tasks: str = flag(
         ",".join(LEADERBOARD),
-        "the tasks to train, in the order of the round: sst, quora (or para), sts, or your own",
+        "the tasks to train, in the order of the round: sst, quora (or para), sts, or TOML files of your own",
         metavar="NAMES",
     )
 
@@ -115,6 +115,9 @@ class TrainingSettings(settings.TrainingSettings):
 class FileSettings(SynonymFileSettings):
     """Paths of data and prediction files. The hashes of the data identify a run, not their paths."""
 
+    new_task: str = flag(
+        "", "write a task's TOML file from the columns of a data file of your own, and exit", metavar="FILE"
+    )
     sst_train: str = flag("", "in place of ids-sst-train.csv", metavar="FILE")
     sst_dev: str = flag("", "in place of ids-sst-dev.csv", metavar="FILE")
     sst_test: str = flag("", "in place of ids-sst-test-student.csv", metavar="FILE")

@@ -29,16 +29,12 @@ def read_records(path: Path, kind: str) -> tuple[list[str], Records]:
     A file without a header may have a published layout of rows of a `kind`, whose columns then have the usual names.
     Raises `UserError` if the file cannot be read.
     """
-    with open(require_file(path), "rb") as file:
-        is_parquet = file.read(4) == b"PAR1"
-    if is_parquet:
+    if _is_parquet(require_file(path)):
         return _frame_records(_read_parquet(path))
-    if is_json(path):
-        first = first_line(path)
-        if first.startswith("["):
-            return _frame_records(_read_array(path))
+    if _first_line(path).startswith("["):
+        return _frame_records(_read_array(path))
     table = open_table(path)
-    if is_semicolons(table.line) and table.delimiter == ",":
+    if has_semicolons(path):
         names = next(csv.reader([table.line], delimiter=";"))
         table = replace(table, delimiter=";", names=names, quoted=True)
     elif table.delimiter != "json":
@@ -46,22 +42,27 @@ def read_records(path: Path, kind: str) -> tuple[list[str], Records]:
     return list(table.names), table.records()
 
 
-def first_line(path: Path) -> str:
-    """The first line of a file that is not blank, without white space around it."""
-    return next((line.strip() for line in read_lines(path) if line.strip()), "")
-
-
 def is_json(path: Path) -> bool:
     """Whether a file holds JSON, by its first character."""
+    return not _is_parquet(path) and _first_line(path).startswith(("[", "{"))
+
+
+def has_semicolons(path: Path) -> bool:
+    """Whether semicolons separate the columns, by the first line."""
+    if _is_parquet(path) or is_json(path):
+        return False
+    line = _first_line(path)
+    return "\t" not in line and line.count(";") > line.count(",")
+
+
+def _is_parquet(path: Path) -> bool:
     with open(path, "rb") as file:
-        if file.read(4) == b"PAR1":
-            return False
-    return first_line(path).startswith(("[", "{"))
+        return file.read(4) == b"PAR1"
 
 
-def is_semicolons(line: str) -> bool:
-    """Whether semicolons separate the columns that a header names."""
-    return line.count(";") > line.count(",")
+def _first_line(path: Path) -> str:
+    """The first line of a text file that is not blank, without white space around it."""
+    return next((line.strip() for line in read_lines(path) if line.strip()), "")
 
 
 def cell(path: Path, line: int, record: Record, name: str) -> str:

@@ -1,0 +1,142 @@
+"""A first version of a task's TOML file, from the columns and rows of a data file, to be looked at."""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from minbert.errors import UserError, format_list
+from minbert.files import require_file, write_atomic
+from tasks.definitions import READER_KINDS, can_name_task
+from tasks.readers.formats import cell, read_records
+from tasks.readers.kinds import find_columns
+from tasks.readers.labels import is_number
+from tasks.readers.rows import SPLITS
+
+_SCALES = ((0, 1), (0, 5), (1, 5), (0, 10), (0, 100))
+_SCORES = 10  # more different numbers than this are scores, not classes
+_WORDS = 2  # cells of texts have more words than this, in the mean
+_CHARACTERS = 20  # or are longer than this, in languages without spaces
+
+
+def write_task(source: Path) -> Path:
+    """Write `NAME.toml` for a data file into the current folder, and return its path.
+
+    NAME is that of the file without the word train; then files of the same name with dev or test are taken, too. Raises
+    `UserError` if the TOML file exists, or if the columns do not show which are texts and which is the label.
+    """
+    names, records = read_records(require_file(source, "--new-task"), "single")
+    columns: dict[str, list[str]] = {name: [] for name in names}
+    for line, record in records:
+        for name, cells in columns.items():
+            cells.append(cell(source, line, record, name).strip())
+    name, files = _related_files(source)
+    path = Path(f"{name}.toml")
+    if path.exists():
+        raise UserError(f"--new-task {source}: {path} exists already; move it, or train with --tasks {path}")
+
+    texts = _text_columns(columns)
+    label = _label_column(columns, texts)
+    if not texts or not label:
+        missing = "texts" if not texts else "labels"
+        raise UserError(f"--new-task {source}: no column looks like {missing}: it has {format_list(names)}")
+    labels = sorted(set(columns[label]) - {""})
+    are_numbers = all(map(is_number, labels))
+    are_scores = are_numbers and (len(labels) > _SCORES or any(not float(text).is_integer() for text in labels))
+    kind = "classification"
+    if len(texts) == 2:
+        kind = "similarity" if are_scores else "pair-classification"
+
+    lines = [
+        f"# A task, written from the columns of {source}: look at it, then train:",
+        f"# python multitask_train.py --tasks {path}",
+        f"kind = {_quoted(kind)}  # one of {', '.join(READER_KINDS)}",
+    ]
+    for split in SPLITS:
+        if split in files:
+            lines.append(f"{split} = {_quoted(str(files[split]))}")
+        elif split == "dev" and "split" not in columns:
+            lines.append("# without dev, every tenth training row is a dev row")
+    keys = ("text",) if len(texts) == 1 else ("text1", "text2")
+    lines += [f"{key} = {_quoted(column)}" for key, column in zip(keys, texts, strict=True)]
+    lines.append(f"label = {_quoted(label)}")
+    if kind == "similarity":
+        lines.append(f"scale = {list(_scale([float(text) for text in labels]))}")
+        lines.append('metric = "pearson"  # or spearman')
+    else:
+        ordered = sorted(labels, key=float) if are_numbers else labels
+        lines.append(f"labels = [{', '.join(map(_quoted, ordered))}]")
+        lines.append('metric = "accuracy"  # or macro-f1')
+    write_atomic(path, "\n".join(lines) + "\n")
+    return path
+
+
+def describe(source: Path) -> str:
+    """Write the task's file as `write_task` does; its path and content for the terminal."""
+    path = write_task(source)
+    return f"{path}:\n\n{path.read_text(encoding='utf-8')}"
+
+
+def _related_files(source: Path) -> tuple[str, dict[str, Path]]:
+    """The name of the task, and the files of its splits."""
+    files = {"train": source}
+    stem, dot, ending = source.name.partition(".")
+    name = stem
+    if "train" in stem.lower():
+        start = stem.lower().index("train")
+        word = stem[start : start + len("train")]
+        for split, words in SPLITS.items():
+            for other in words:
+                path = source.with_name(stem.replace(word, other) + dot + ending)
+                if path.is_file():
+                    files.setdefault(split, path)
+        name = (stem[:start] + stem[start + len("train") :]).strip("-_ ") or source.absolute().parent.name
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", name)
+    return name if can_name_task(name) else f"my-{name}", files
+
+
+def _text_columns(columns: dict[str, list[str]]) -> list[str]:
+    """One or two columns of texts: with usual names, else those with the longest cells, of several words each."""
+    usual = find_columns(list(columns), "pair")
+    if len(usual.keys() - {"id"}) == 2:
+        return [usual["sentence1"], usual["sentence2"]]
+    usual = find_columns(list(columns), "single")
+    if "sentence" in usual:
+        return [usual["sentence"]]
+    candidates = []
+    for name, cells in columns.items():
+        rows = max(len(cells), 1)
+        words = sum(len(text.split()) for text in cells) / rows
+        characters = sum(map(len, cells)) / rows
+        if words > _WORDS or characters > _CHARACTERS:
+            candidates.append((characters, name))
+    chosen = {name for _, name in sorted(candidates)[-2:]}
+    # in the order of the file
+    return [name for name in columns if name in chosen]
+
+
+def _label_column(columns: dict[str, list[str]], texts: Sequence[str]) -> str:
+    """The column of labels: with a usual name, else the one with the fewest different cells, but two or more."""
+    others = {}
+    for name, cells in columns.items():
+        different = len(set(cells) - {""})
+        if name not in texts and name != "split" and different > 1:
+            others[name] = different
+    for kind in READER_KINDS.values():
+        usual = find_columns(list(others), kind)
+        if "label" in usual:
+            return usual["label"]
+    return min(others, key=lambda name: others[name], default="")
+
+
+def _scale(scores: Sequence[float]) -> tuple[float, float]:
+    """The smallest usual scale that holds all scores, else their own ends."""
+    for low, high in _SCALES:
+        if low <= min(scores) and max(scores) <= high:
+            return low, high
+    return min(scores), max(scores)
+
+
+def _quoted(text: str) -> str:
+    """A text as TOML writes it."""
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,133 @@
+"""Guards: from a user's own files to scores, predictions and a page; stopped and resumed with the same bits.
+
+python -m pytest --import-mode=importlib tests/e2e/test_own_tasks.py
+"""
+
+import csv
+import json
+import re
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sklearn.metrics import accuracy_score
+
+from minbert import UserError
+from tasks import ensemble, predict
+
+Script = Callable[..., Any]
+ROOT = Path(__file__).parent.parent.parent
+OWN = ROOT / "data" / "sample" / "own"
+MULTITASK = "multitask_train.py"
+FLAGS = ("--batch-size", 16, "--lr", 1e-3, "--max-steps", 8, "--save-every", 3)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A copy of the sample's own files, with a task file for the reviews."""
+    folder = tmp_path / "own"
+    shutil.copytree(OWN, folder)
+    (folder / "reviews.toml").write_text(
+        'kind = "classification"\ntrain = "reviews.csv"\ntext = "comment"\nlabel = "mood"\nid = "number"\n'
+        'labels = ["angry", "neutral", "happy"]\nweight = 0.5\ntitle = "moods"\n'
+    )
+    return folder
+
+
+def csv_rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(text.splitlines()))
+
+
+def test_run_scores_predicts_and_shows(
+    script: Script, own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = (*FLAGS, "--tasks", f"sst,{own / 'reviews.toml'},{own / 'questions.toml'}", "--pairs", "joint")
+    run = script(MULTITASK, *flags, report=True)
+    assert run.code == 0, run.err
+    assert "by mood: angry, neutral, happy; dev: 10% of the training rows" in run.out
+    folder = run.folder
+    scores = json.loads((folder / "scores.json").read_text())["tasks"]
+    assert [row["label"] for row in scores["reviews"]["per_class"]] == ["angry", "neutral", "happy"]
+    assert (scores["reviews"]["title"], scores["questions"]["scale"]) == ("moods", [0.0, 1.0])
+    assert {path.name for path in (folder / "predictions").iterdir()} == {
+        *("sst-dev-output.csv", "sst-test-output.csv", "reviews-dev-output.csv", "questions-dev-output.csv")
+    }
+    dev = csv_rows((folder / "predictions" / "reviews-dev-output.csv").read_text())
+    assert len(dev) == 12 and list(dev[0]) == [
+        *("number", "comment", "mood", "prediction", "p(angry)", "p(neutral)", "p(happy)")
+    ]
+    right = accuracy_score([row["mood"] for row in dev], [row["prediction"] for row in dev])
+    assert scores["reviews"]["score"] == pytest.approx(right)
+    for row in csv_rows((folder / "predictions" / "questions-dev-output.csv").read_text()):
+        assert 0 <= float(row["prediction"]) <= 1
+    entry = run.manifest()["data"]["dev"]["reviews"]
+    assert entry["kept"] == 12 and "every tenth training row" in entry["drawn"] and entry["in_train"] == 0
+    page = (folder / "report.html").read_text()
+    assert "Moods" in page and ">neutral<" in page and "more than 0.2 points off" in page
+
+    # the task's file may be gone, and the predictions are those of the run
+    (own / "reviews.toml").unlink()
+    predict.main([str(folder), "--task", "reviews", str(own / "reviews.csv")])
+    printed = capsys.readouterr()
+    rows = {row["number"]: row for row in csv_rows(printed.out)}
+    assert len(rows) == 120 and [rows[row["number"]]["prediction"] for row in dev] == [row["prediction"] for row in dev]
+    assert re.search(r"^moods: accuracy \S+ on 120 labelled rows$", printed.err, re.MULTILINE)
+    assert re.search(r"^neutral .* 40$", printed.err, re.MULTILINE)
+    (tmp_path / "new.txt").write_text("I like it.\n")
+    predict.main([str(folder), "--task", "reviews", str(tmp_path / "new.txt")])
+    (row,) = csv_rows(capsys.readouterr().out)
+    assert row["comment"] == "I like it." and row["prediction"] in ("angry", "neutral", "happy")
+    with pytest.raises(UserError, match="no column 'question1'"):
+        predict.main([str(folder), "--task", "questions", str(own / "reviews.csv")])
+
+    # an ensemble of runs with such tasks
+    shutil.copytree(folder, tmp_path / "second")
+    ensemble.main([str(folder), str(tmp_path / "second"), "--out", str(tmp_path / "both")])
+    both = csv_rows((tmp_path / "both" / "predictions" / "reviews-dev-output.csv").read_text())
+    assert [row["prediction"] for row in both] == [row["prediction"] for row in dev]
+
+
+def test_stopped_run_resumes_bit_equal(script: Script, own: Path) -> None:
+    flags = (*FLAGS, "--tasks", f"{own / 'reviews.toml'},{own / 'questions.toml'}")
+    whole = script(MULTITASK, *flags, run_dir="whole")
+    assert whole.code == 0, whole.err
+    stopped = script(MULTITASK, *flags, signal=(signal.SIGTERM, 4))
+    assert stopped.code == 128 + signal.SIGTERM, stopped.err
+
+    def refusal() -> str:
+        run = script(MULTITASK, *flags, "--resume")
+        assert run.code == 2 and len(run.errors) == 1, run.err
+        return str(run.errors[0])
+
+    toml = (own / "reviews.toml").read_text()
+    (own / "reviews.toml").write_text(toml.replace("weight = 0.5", "weight = 0.25"))
+    assert f"data definition of reviews ({own / 'reviews.toml'} is not what it was" in refusal()
+    (own / "reviews.toml").write_text(f"# the same\n{toml}")
+    data = (own / "reviews.csv").read_text()
+    (own / "reviews.csv").write_text(data.replace("lovely", "pretty"))
+    assert f"data train reviews ({own / 'reviews.csv'} is not what it was" in refusal()
+    (own / "reviews.csv").write_text(data)
+    resumed = script(MULTITASK, *flags, "--resume")
+    assert resumed.code == 0, resumed.err
+    assert resumed.rows() == whole.rows() and resumed.bits() == whole.bits()
+
+
+def test_duplicates_of_dev_rows_are_counted(script: Script, own: Path) -> None:
+    lines = (own / "reviews.csv").read_text().splitlines()
+    (own / "dev.csv").write_text("\n".join([*lines[:6], "x1,The  LOVELY kettle,happy"]) + "\n")
+    toml = (own / "reviews.toml").read_text()
+    (own / "reviews.toml").write_text(f'{toml}dev = "dev.csv"\n')
+    run = script(MULTITASK, *FLAGS, "--max-steps", 2, "--tasks", own / "reviews.toml")
+    assert run.code == 0, run.err
+    assert "5 of 6 dev rows have the texts of a training row" in run.err
+    assert run.manifest()["data"]["dev"]["reviews"]["in_train"] == 5
+
+
+def test_mistake_in_task_file_ends_run(script: Script, own: Path) -> None:
+    (own / "reviews.toml").write_text('kind = "classification"\ntrain = "reviews.csv"\n')
+    run = script(MULTITASK, *FLAGS, "--tasks", own / "reviews.toml")
+    assert (run.code, len(run.errors)) == (2, 1) and "reviews.toml: text: not named" in run.errors[0]
+    assert not run.folder.exists()
