@@ -13,7 +13,7 @@ from tasks.readers.kinds import find_columns
 from tasks.readers.labels import is_number
 from tasks.readers.rows import SPLITS
 
-_SCALES = ((0, 1), (0, 5), (1, 5), (0, 10), (0, 100))
+_SCALES = ((0, 1), (1, 5), (0, 5), (0, 10), (0, 100))
 _SCORES = 10  # more different numbers than this are scores, not classes
 _WORDS = 2  # cells of texts have more words than this, in the mean
 _CHARACTERS = 20  # or are longer than this, in languages without spaces
@@ -25,7 +25,12 @@ def write_task(source: Path) -> Path:
     NAME is that of the file without the word train; then files of the same name with dev or test are taken, too. Raises
     `UserError` if the TOML file exists, or if the columns do not show which are texts and which is the label.
     """
-    names, records = read_records(require_file(source, "--new-task"), "single")
+    require_file(source, "--new-task")
+    # a file without a header may have the layout of a published set of pairs
+    for reader_kind in ("pair-class", "single"):
+        names, records = read_records(source, reader_kind)
+        if find_columns(names, reader_kind):
+            break
     columns: dict[str, list[str]] = {name: [] for name in names}
     for line, record in records:
         for name, cells in columns.items():

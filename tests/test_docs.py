@@ -72,7 +72,8 @@ def commands() -> list[str]:
     matches = []
     for line in lines:
         match = COMMAND.search(line.partition(" #")[0])
-        if match and "--" in match[0]:
+        # test_own_tasks.py runs the commands with --new-task, which read a file
+        if match and "--" in match[0] and "--new-task" not in match[0]:
             matches.append(" ".join(match[0].split()))
     return list(dict.fromkeys(matches))
 

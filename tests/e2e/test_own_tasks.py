@@ -6,6 +6,7 @@ python -m pytest --import-mode=importlib tests/e2e/test_own_tasks.py
 import csv
 import json
 import re
+import shlex
 import shutil
 import signal
 from collections.abc import Callable
@@ -113,6 +114,29 @@ def test_stopped_run_resumes_bit_equal(script: Script, own: Path) -> None:
     resumed = script(MULTITASK, *flags, "--resume")
     assert resumed.code == 0, resumed.err
     assert resumed.rows() == whole.rows() and resumed.bits() == whole.bits()
+
+
+def test_worked_example_of_page(runner: Script, tiny: Path, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "data.md").read_text(encoding="utf-8").partition("## Your own data")[2]
+    block, toml = re.findall(r"```\w*\n(.*?)```", page, re.DOTALL)[:2]
+    new, train, predict_command = block.splitlines()
+    shutil.copytree(OWN, tmp_path / "data" / "sample" / "own")
+
+    def execute(line: str, *more: Any) -> Any:
+        words = shlex.split(line.partition(" > ")[0])[1:]
+        if words[0] == "-m":
+            words = ["tasks/predict.py", *words[2:]]
+        words[0] = str(ROOT / words[0])
+        run = runner(tmp_path, words[0], argv=[*words, *map(str, more)])
+        assert run.code == 0, run.err
+        return run
+
+    execute(new)
+    written = (tmp_path / "reviews.toml").read_text()
+    assert [line for line in written.splitlines() if not line.startswith("#")] == toml.splitlines()
+    execute(train, "--weights", tiny, "--max-length", 32, "--max-steps", 4)
+    rows = csv_rows(execute(predict_command).out)
+    assert len(rows) == 120 and {row["prediction"] for row in rows} <= {"angry", "happy", "neutral"}
 
 
 def test_duplicates_of_dev_rows_are_counted(script: Script, own: Path) -> None:

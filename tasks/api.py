@@ -1,0 +1,119 @@
+"""Fine-tuning from Python: data frames in, a run out, by the same function as `multitask_train.py`.
+
+import pandas as pd, tasks
+
+reviews = {"kind": "classification", "train": pd.read_csv("reviews.csv"), "text": "comment", "label": "mood"}
+run = tasks.train({"reviews": reviews}, encoder="minilm", epochs=4, run_dir="runs/reviews")
+run.predict("reviews", ["What a lovely shop."])
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from minbert import Encoder, weights
+from minbert.files import cache_entry, cache_folder, key_hash, write_atomic
+from minbert.train import start
+from minbert.train.settings import flag_name, parse
+from multitask_train import train as train_run
+from tasks import predict, runs
+from tasks.presets import PRESETS
+from tasks.readers.rows import SPLITS
+from tasks.settings import MultitaskSettings, resolve_defaults
+
+Tasks = str | Mapping[str, Mapping[str, Any]]
+"""Tasks as `--tasks` names them, or their names with the keys of a task's file, of which files may be data frames."""
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A finished run: its folder, each task's dev scores as in `scores.json`, and its model."""
+
+    folder: Path
+    scores: Mapping[str, Any]
+    predictor: predict.Predictor
+
+    def predict(self, task: str, inputs: Sequence[Any]) -> pd.DataFrame:
+        """A row for each text or pair of texts: `prediction`, the name of a class or a score, and each `p(class)`.
+
+        Raises `UserError` for a task that the run has no head for, and for other inputs.
+        """
+        head = self.predictor.task(task)
+        outputs = self.predictor.outputs(head, self.predictor.examples(head, list(inputs)))
+        predicted = head.predict(outputs)
+        probabilities = head.probabilities(outputs)
+        if probabilities is None:
+            return pd.DataFrame({"prediction": predicted})
+        table = pd.DataFrame(probabilities, columns=[f"p({name})" for name in head.classes])
+        table.insert(0, "prediction", [head.classes[int(value)] for value in predicted])
+        return table
+
+
+def train(tasks: Tasks, encoder: str | Path | Encoder = "minilm", **settings: Any) -> TrainedRun:
+    """Fine-tune an encoder, by its name, folder or itself, and return the finished run.
+
+    `settings` are the flags of `multitask_train.py`, such as `run_dir`, `preset`, `epochs`, `lr` and `resume`. Data
+    frames, and the weights of an `Encoder`, are kept in the cache, where the run finds them again. Raises `UserError`
+    as the command does.
+    """
+    words = [tasks] if isinstance(tasks, str) else [_task_file(name, keys) for name, keys in tasks.items()]
+    source = _encoder_folder(encoder) if isinstance(encoder, Encoder) else encoder
+    flags = {"tasks": ",".join(words), "weights": source, **settings}
+    arguments = [f"{flag_name(name)}={value}" for name, value in flags.items()]
+    parsed = parse(
+        MultitaskSettings, PRESETS, arguments, program="multitask_train.py", description="", default="default"
+    )
+    deterministic = torch.get_deterministic_debug_mode()
+    try:
+        with start.open_run(resolve_defaults(parsed)) as run:
+            train_run(run)
+    finally:
+        torch.set_deterministic_debug_mode(deterministic)
+    return load(run.folder.path)
+
+
+def load(folder: str | Path) -> TrainedRun:
+    """A finished run of `multitask_train.py`. Raises `UserError` if `folder` is none."""
+    folder = Path(folder)
+    _, scores = runs.finished(folder)
+    return TrainedRun(folder, scores["tasks"], predict.load(folder))
+
+
+def _task_file(name: str, keys: Mapping[str, Any]) -> str:
+    """The TOML file of a task in the cache, with its data frames beside it; its folder is named by their content."""
+    frames = {}
+    values = dict(keys)
+    for split in SPLITS:
+        if isinstance(values.get(split), pd.DataFrame):
+            frames[split] = values[split].to_json(orient="records", lines=True, force_ascii=False)
+            values[split] = f"{name}-{split}.jsonl"
+        elif split in values:
+            values[split] = str(Path(values[split]).absolute())
+    content = "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in values.items())
+    folder = cache_folder() / "tasks" / key_hash([name, content, *frames.values()])[:16]
+    with cache_entry(folder):
+        folder.mkdir(exist_ok=True)
+        for split, rows in frames.items():
+            write_atomic(folder / values[split], rows)
+        write_atomic(folder / f"{name}.toml", content)
+    return str(folder / f"{name}.toml")
+
+
+def _encoder_folder(encoder: Encoder) -> Path:
+    """An encoder as a folder of weights in the cache, named by their bits."""
+    tensors = encoder.model.state_dict()
+    digest = hashlib.sha256(f"{encoder.model.config} {encoder.pooler} {encoder.tokenizer.fingerprint}".encode())
+    for name, tensor in tensors.items():
+        digest.update(name.encode())
+        digest.update(tensor.cpu().numpy().tobytes())
+    folder = cache_folder() / "encoders" / digest.hexdigest()[:16]
+    with cache_entry(folder):
+        if not folder.is_dir():
+            weights.save(folder, tensors, encoder.model.config, encoder.tokenizer, encoder.pooler)
+    return folder

@@ -1,0 +1,57 @@
+"""Guards: fine-tuning from Python on data frames gives the run that the command gives.
+
+python -m pytest --import-mode=importlib tests/tasks/test_api.py
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import minbert
+import tasks
+from minbert.train import cli
+from tests.e2e.conftest import ROOT
+
+SMALL = {"epochs": 1, "max_steps": 3, "max_length": 24, "batch_size": 8, "precision": "fp32"}
+
+
+@pytest.fixture(autouse=True)
+def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "run_module", lambda *_: None)
+
+
+def test_readme_trains_and_predicts(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (code,) = [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "tasks.train" in block]
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "sample").symlink_to(ROOT / "data" / "sample")
+    monkeypatch.chdir(tmp_path)
+    small = ", ".join(f"{name}={value!r}" for name, value in SMALL.items() if name not in ("epochs", "lr"))
+    names: dict[str, Any] = {}
+    exec(code.replace('encoder="minilm"', f"encoder={str(tiny)!r}, {small}"), names)
+    run = names["run"]
+    assert 0 <= run.scores["reviews"]["score"] <= 1
+    table = run.predict("reviews", ["What a lovely shop.", "Never again."])
+    assert list(table) == ["prediction", "p(angry)", "p(happy)", "p(neutral)"]
+    assert set(table["prediction"]) <= {"angry", "happy", "neutral"}
+    assert table.filter(like="p(").sum(axis=1).tolist() == pytest.approx([1, 1])
+    again = tasks.load(run.folder)
+    pd.testing.assert_frame_equal(again.predict("reviews", ["What a lovely shop.", "Never again."]), table)
+
+
+def test_frames_equal_files(tiny: Path, tmp_path: Path) -> None:
+    file = ROOT / "data" / "sample" / "own" / "questions.csv"
+    keys = {"kind": "similarity", "label": "score", "scale": [0, 1]}
+    runs = []
+    for train, encoder in ((file, tiny), (pd.read_csv(file), minbert.Encoder.load(tiny, pooler="pooler"))):
+        folder = tmp_path / str(len(runs))
+        run = tasks.train({"questions": {**keys, "train": train}}, encoder, run_dir=folder, **SMALL)
+        runs.append(run.predict("questions", [("a cat", "the cat"), ("who", "a dog")]))
+    pd.testing.assert_frame_equal(*runs)
+    with pytest.raises(minbert.UserError, match="add --resume"):
+        tasks.train({"questions": {**keys, "train": file}}, tiny, run_dir=folder, **SMALL)
+    with pytest.raises(minbert.UserError, match="kind: missing"):
+        tasks.train({"questions": {"train": pd.read_csv(file)}}, tiny, run_dir=tmp_path / "new")
