@@ -218,7 +218,7 @@ def verdict(before: EvaluationResult, after: EvaluationResult, state: LoopState)
             f"training did not help: by {METRIC} no evaluation was better than before training, so the encoder folder "
             f"holds the encoder that the run started from"
         )
-    if not after.dev_cosines:
+    if NAME not in after.metrics:
         return "without scored pairs it is not known whether training helped"
     if after.score is None or before.score is None:
         return f"{METRIC} is undefined, so it cannot say whether training helped"
