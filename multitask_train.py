@@ -42,12 +42,15 @@ def train(run: OpenRun[MultitaskSettings]) -> None:
     paths = record.prediction_paths(tasks, settings)
     files = splits.find_splits(tasks, settings, paths)
     resources = synonym_files(settings)
-    source = settings.encoder.encoder
+    source = settings.encoder.from_run or settings.encoder.encoder
+    flag = "--weights"
+    if source:
+        flag = "--from" if settings.encoder.from_run else "--encoder"
     initial = start.load_initial_encoder(
         settings.encoder,
         run.device,
         source=source,
-        flag="--encoder" if source else "--weights",
+        flag=flag,
         origin=manifests.describe_run(expand_user(source or settings.encoder.weights)),
     )
     data = splits.read(tasks, files, settings, initial.tokenizer, initial.max_length)
@@ -55,6 +58,7 @@ def train(run: OpenRun[MultitaskSettings]) -> None:
     # build encoder and heads
     sentences, sentence_inputs = model.sentence_encoder(settings, initial.model, initial.tokenizer)
     multitask = model.build(settings, initial.model, initial.pooler, tasks, sentences)
+    from_run, head_inputs = model.take_heads(multitask, settings)
     optimizer = AdamW(model.parameter_groups(multitask, training), lr=training.lr)
     parameters = sum(p.numel() for p in multitask.parameters() if p.requires_grad)
 
@@ -64,11 +68,12 @@ def train(run: OpenRun[MultitaskSettings]) -> None:
     start.begin_run(
         run,
         initial,
-        {**splits.inputs(data), **registry.inputs(tasks), **resources, **sentence_inputs},
+        {**splits.inputs(data), **registry.inputs(tasks), **resources, **sentence_inputs, **head_inputs},
         data=splits.manifest_entry(data),
         plan=plan.describe(steps),
         training_rows=sizes,
         parameters=parameters,
+        from_run=from_run,
         own_tasks=registry.definitions(tasks),
     )
     rows = ", ".join(f"{task.title} {sizes[task.name]:,}" for task in tasks)

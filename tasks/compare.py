@@ -29,7 +29,7 @@ from tasks.tables import MISSING, Table, between, number, wide
 TasksScores = Mapping[str, TaskScores]
 """Task name -> dev scores, in the order of the tasks."""
 _SEED = re.compile(r"[-_/. ]*seed[-_ ]?\d*")
-_SOURCES = ("encoder", "sentence_encoder", "weights")  # settings that name an encoder
+_SOURCES = ("encoder", "sentence_encoder", "weights", "from_run")  # settings that name an encoder
 
 
 # --- intervals over dev rows

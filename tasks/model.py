@@ -17,14 +17,15 @@ from torch import Tensor, nn
 from minbert import weights
 from minbert.bert import BertModel
 from minbert.config import BertConfig
-from minbert.errors import UserError
+from minbert.errors import UserError, format_list
 from minbert.fast import accelerate
 from minbert.fast.graphs import GraphedVectors
+from minbert.files import expand_user, read_json_object, sha256_of
 from minbert.optimizer import decay_groups
 from minbert.ragged import Ragged, to_device
 from minbert.seeds import torch_seed
 from minbert.tokenizer import Tokenizer
-from minbert.train import distributed
+from minbert.train import checkpoint, distributed
 from minbert.train.loop import StepContext
 from minbert.train.plan import PlannedBatch
 from minbert.train.run import InputFiles
@@ -197,6 +198,39 @@ def build(
         sentence_encoder=sentences,
     )
     return model.to(encoder.device)
+
+
+def take_heads(model: MultitaskModel, settings: MultitaskSettings) -> tuple[dict[str, Any] | None, InputFiles]:
+    """Copy into a model the heads of its tasks that the run of `--from` has kept, and the sentence encoder of `joint`.
+
+    Returns that run, the step that it has kept and the tasks whose heads go on, for the manifest, and the file of the
+    weights. Raises `UserError` if a head of that name has other labels or another scale.
+    """
+    if not settings.encoder.from_run:
+        return None, {}
+    run = expand_user(settings.encoder.from_run)
+    step = read_json_object(run / "scores.json")["step"]
+    file = checkpoint.folder_of(run / "checkpoints", step) / "model.safetensors"
+    tensors = weights.load_safetensors(file)
+    recorded = read_json_object(run / "scores.json")["tasks"]
+    prefixes = [] if settings.encoder.sentence_encoder else ["sentence_encoder."]
+    kept = []
+    for name, task in model.tasks.items():
+        if name not in recorded:
+            continue
+        before = [row["label"] for row in recorded[name]["per_class"]] or recorded[name].get("scale", list(task.scale))
+        now = list(task.classes or task.scale)
+        if before != now:
+            raise UserError(
+                f"--from {run}: its head of {name} has {format_list(before)}, the task has {format_list(now)}"
+            )
+        kept.append(name)
+        prefixes.append(f"heads.{name}.")
+    chosen = {name: tensor for name, tensor in tensors.items() if name.startswith(tuple(prefixes))}
+    model.load_state_dict(chosen, strict=False)
+    new = [name for name in model.tasks if name not in kept]
+    distributed.say(f"the heads of {', '.join(kept) or 'no task'} go on" + (f"; new: {', '.join(new)}" if new else ""))
+    return {"folder": str(run), "step": step, "heads": kept}, {"heads": (file, sha256_of(file))}
 
 
 def parameter_groups(model: MultitaskModel, training: TrainingSettings) -> list[dict[str, Any]]:

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from minbert.errors import UserError
-from minbert.files import expand_user
+from minbert.files import expand_user, read_json_object
 from minbert.train import settings
 from minbert.train.settings import Parsed, Settings, flag, require_range
 from tasks.augment.synonyms import SynonymFileSettings, SynonymSettings
@@ -26,6 +27,12 @@ class EncoderSettings(settings.EncoderSettings):
         "",
         f"a run of stage one or an encoder folder, in place of --weights (default: {STAGE_ONE} if it is there)",
         metavar="DIR",
+    )
+    from_run: str = flag(
+        "",
+        "go on with the encoder and the heads of a finished run of this command, as a new run",
+        metavar="RUN",
+        aliases=["--from"],
     )
     sentence_encoder: str = flag(
         "",
@@ -172,6 +179,8 @@ class MultitaskSettings(Settings):
         """Raises `UserError` for flags that exclude each other."""
         if overrides.get("encoder") and "weights" in overrides:
             raise UserError("--encoder and --weights exclude each other: both say where the encoder starts")
+        if overrides.get("from_run") and (overrides.get("encoder") or "weights" in overrides):
+            raise UserError("--from and --encoder or --weights exclude each other: each says where the encoder starts")
         if "option" in overrides and "fine_tune_mode" in overrides:
             raise UserError("--option and --fine-tune-mode exclude each other: the first is the older name")
 
@@ -180,12 +189,29 @@ def resolve_defaults(parsed: Parsed[MultitaskSettings]) -> Parsed[MultitaskSetti
     """The settings with the defaults that depend on others.
 
     Training starts from the encoder that stage one has left, if it is there, and if neither a flag nor the preset names
-    another; `--encoder ""` is such a flag. The heads alone are trained with a higher learning rate.
+    another; `--encoder ""` is such a flag. The heads alone are trained with a higher learning rate. With `--from` pairs
+    are read as by the heads of that run. Raises `UserError` if it is no finished run.
     """
     chosen = {*parsed.overrides, *PRESETS["multitask_train.py"][parsed.preset].values}
     changes: dict[str, Any] = {}
-    if not chosen & {"encoder", "weights"} and expand_user(STAGE_ONE).is_dir():
+    from_run = parsed.settings.encoder.from_run
+    if from_run:
+        changes["pairs"] = _pairs_of_run(parsed, expand_user(from_run))
+    elif not chosen & {"encoder", "weights"} and expand_user(STAGE_ONE).is_dir():
         changes["encoder"] = STAGE_ONE
     if parsed.settings.model.freezes_encoder and "lr" not in chosen:
         changes["lr"] = _LAST_LAYERS_LR
     return replace(parsed, settings=parsed.settings.changed(**changes))
+
+
+def _pairs_of_run(parsed: Parsed[MultitaskSettings], run: Path) -> str:
+    """How the heads of a run read pairs. Raises `UserError` if `run` has none, or if `--pairs` names another form."""
+    if not (run / "scores.json").is_file() or not (run / "manifest.json").is_file():
+        raise UserError(f"--from {run}: is not a finished run of multitask_train.py")
+    recorded = read_json_object(run / "manifest.json")["all_settings"]
+    if "tasks" not in recorded:
+        raise UserError(f"--from {run}: holds no heads; --encoder {run} starts from its encoder")
+    pairs: str = recorded["pairs"]
+    if parsed.overrides.get("pairs", pairs) != pairs:
+        raise UserError(f"--from {run}: its heads read pairs by --pairs {pairs}, not {parsed.overrides['pairs']}")
+    return pairs

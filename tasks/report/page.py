@@ -28,7 +28,16 @@ _TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_SETTINGS = ("weights", "encoder", "sentence_encoder", "objective", "batch_size", "lr", "seed")  # shown if not empty
+_SETTINGS = (
+    "weights",
+    "encoder",
+    "from_run",
+    "sentence_encoder",
+    "objective",
+    "batch_size",
+    "lr",
+    "seed",
+)  # shown if not empty
 _MINILM = (
     "The first weights, all-MiniLM-L6-v2, were trained on Quora duplicates and on the captions of Flickr30k and COCO, "
     "among others: scores on Quora are not clean, nor are those on STS, some of whose pairs are such captions."

@@ -139,6 +139,35 @@ def test_worked_example_of_page(runner: Script, tiny: Path, tmp_path: Path) -> N
     assert len(rows) == 120 and {row["prediction"] for row in rows} <= {"angry", "happy", "neutral"}
 
 
+def test_run_goes_on_with_heads(script: Script, own: Path) -> None:
+    first = script(MULTITASK, *FLAGS, "--tasks", f"sst,{own / 'questions.toml'}", "--pairs", "joint", run_dir="first")
+    assert first.code == 0, first.err
+    # without updates the heads predict what they did
+    tasks = f"{own / 'questions.toml'},{own / 'reviews.toml'}"
+    flags = (*FLAGS, "--tasks", tasks, "--from", first.folder, "--max-steps", 1, "--lr", 0)
+    second = script(MULTITASK, *flags, weights=False, run_dir="second")
+    assert second.code == 0, second.err
+    assert "the heads of questions go on; new: reviews" in second.out
+    for name in ("dev/questions.jsonl", "predictions/questions-dev-output.csv"):
+        assert (second.folder / name).read_bytes() == (first.folder / name).read_bytes()
+    manifest = second.manifest()
+    assert manifest["from_run"]["folder"] == str(first.folder) and manifest["from_run"]["heads"] == ["questions"]
+    assert manifest["weights"]["folder"] == str(first.folder / "encoder")
+    assert manifest["all_settings"]["pairs"] == "joint"
+
+    def refusal(*more: Any) -> str:
+        run = script(MULTITASK, *flags, *more, weights=False, run_dir="third")
+        assert run.code == 2 and len(run.errors) == 1, run.err
+        return str(run.errors[0])
+
+    assert "its heads read pairs by --pairs joint, not bi" in refusal("--pairs", "bi")
+    assert "--from and --encoder or --weights exclude each other" in refusal("--weights", "minilm")
+    assert "is not a finished run" in refusal("--from", own)
+    toml = (own / "questions.toml").read_text()
+    (own / "questions.toml").write_text(toml.replace("scale = [0, 1]", "scale = [0, 2]"))
+    assert "its head of questions has 0.0, 1.0, the task has 0.0, 2.0" in refusal()
+
+
 def test_duplicates_of_dev_rows_are_counted(script: Script, own: Path) -> None:
     lines = (own / "reviews.csv").read_text().splitlines()
     (own / "dev.csv").write_text("\n".join([*lines[:6], "x1,The  LOVELY kettle,happy"]) + "\n")
