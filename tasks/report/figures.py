@@ -21,6 +21,8 @@ Points = Sequence[tuple[float, float]]
 _MAX_POINTS = 400  # points of a curve; longer ones are averaged over neighbours
 _MAX_MARKERS = 60
 _MAX_DOTS = 1500
+_MOST_NUMBERS = 15  # classes of a confusion matrix whose cells have numbers
+_WIDEST = 720  # pixels of a confusion matrix
 _GROUP_COLOURS = dict(zip(GROUPS, (GREEN, ORANGE, VERMILION), strict=True))
 _NOT_METRICS = {"kind", "step", "epoch", "score", "best", "seconds"}
 
@@ -271,14 +273,21 @@ def confusion(counts: np.ndarray, classes: Sequence[str]) -> bytes:
     for name in classes:
         # a long name of several words is broken before its last
         names.append(" \n".join(name.rsplit(" ", 1)) if len(name) > 8 else name)
-    with page_svg(350, 320 if size > 2 else 220) as (axes, svg):
+    # more classes need more room; of very many the shades are readable, the numbers are not
+    width = min(max(350, 60 * size), _WIDEST)
+    height = 320 if size > 2 else 220
+    if width > 350:
+        height = width
+    with page_svg(width, height) as (axes, svg):
         axes.pcolormesh(cells, edgecolors=GROUND, linewidth=2)
         for (row, column), share in np.ndenumerate(shares):
+            if size > _MOST_NUMBERS:
+                break
             centre: Any = {"ha": "center", "color": INK}
             axes.text(column + 0.5, row + 0.5, f"{counts[row, column]:,}", va="bottom", fontsize=12, **centre)
             axes.text(column + 0.5, row + 0.54, f"{share:.0%}", va="top", fontsize=9.5, **centre)
         axes.set(xlim=(0, size), ylim=(size, 0), ylabel="gold", xlabel="predicted")
-        axes.set_xticks(np.arange(size) + 0.5, names)
+        axes.set_xticks(np.arange(size) + 0.5, names, rotation=90 if size > 6 else 0)
         axes.set_yticks(np.arange(size) + 0.5, names)
         axes.xaxis.set_label_position("top")
         axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
