@@ -58,13 +58,15 @@ class TrainedRun:
 def train(tasks: Tasks, encoder: str | Path | Encoder = "minilm", **settings: Any) -> TrainedRun:
     """Fine-tune an encoder, by its name, folder or itself, and return the finished run.
 
-    `settings` are the flags of `multitask_train.py`, such as `run_dir`, `preset`, `epochs`, `lr` and `resume`. Data
-    frames, and the weights of an `Encoder`, are kept in the cache, where the run finds them again. Raises `UserError`
-    as the command does.
+    `settings` are the flags of `multitask_train.py`, such as `run_dir`, `preset`, `epochs`, `lr`, `resume` and
+    `from_run`, whose encoder takes the place of `encoder`. Data frames, and the weights of an `Encoder`, are kept in
+    the cache, where the run finds them again. Raises `UserError` as the command does.
     """
     words = [tasks] if isinstance(tasks, str) else [_task_file(name, keys) for name, keys in tasks.items()]
-    source = _encoder_folder(encoder) if isinstance(encoder, Encoder) else encoder
-    flags = {"tasks": ",".join(words), "weights": source, **settings}
+    flags = {"tasks": ",".join(words), **settings}
+    # a run to go on with has an encoder
+    if not settings.get("from_run"):
+        flags["weights"] = _encoder_folder(encoder) if isinstance(encoder, Encoder) else encoder
     arguments = [f"{flag_name(name)}={value}" for name, value in flags.items()]
     parsed = parse(
         MultitaskSettings, PRESETS, arguments, program="multitask_train.py", description="", default="default"

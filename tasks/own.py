@@ -123,7 +123,7 @@ class OwnTask(PairTask):
             data = self.read(path, split)
             report: ReaderReport = {"course": False, "other_splits": data.other_splits}
             if self.definition.draws_dev and split != "test":
-                report["drawn"] = f"every tenth training row, sorted by label, is a dev row, for any --seed ({split})"
+                report["drawn"] = "every tenth training row, sorted by label, is a dev row, for any --seed"
             yield report
             yield from data.rows_and_issues()
 

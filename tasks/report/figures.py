@@ -273,22 +273,29 @@ def confusion(counts: np.ndarray, classes: Sequence[str]) -> bytes:
     for name in classes:
         # a long name of several words is broken before its last
         names.append(" \n".join(name.rsplit(" ", 1)) if len(name) > 8 else name)
-    # more classes need more room; of very many the shades are readable, the numbers are not
-    width = min(max(350, 60 * size), _WIDEST)
+    many = size > _MOST_NUMBERS
+    width = 350
     height = 320 if size > 2 else 220
-    if width > 350:
-        height = width
+    rotation = 0
+    font: Any = {}
+    if size > 5:
+        # more classes need more room, and names that stand upright do not overlap
+        width = height = min(60 * size, _WIDEST)
+        rotation = 90
+    if many:
+        # the shades are readable, the numbers would not be
+        names = list(classes)
+        font = {"fontsize": max(4, 500 / size)}
     with page_svg(width, height) as (axes, svg):
-        axes.pcolormesh(cells, edgecolors=GROUND, linewidth=2)
-        for (row, column), share in np.ndenumerate(shares):
-            if size > _MOST_NUMBERS:
-                break
-            centre: Any = {"ha": "center", "color": INK}
-            axes.text(column + 0.5, row + 0.5, f"{counts[row, column]:,}", va="bottom", fontsize=12, **centre)
-            axes.text(column + 0.5, row + 0.54, f"{share:.0%}", va="top", fontsize=9.5, **centre)
+        axes.pcolormesh(cells, edgecolors=GROUND, linewidth=0 if many else 2)
+        if not many:
+            for (row, column), share in np.ndenumerate(shares):
+                centre: Any = {"ha": "center", "color": INK}
+                axes.text(column + 0.5, row + 0.5, f"{counts[row, column]:,}", va="bottom", fontsize=12, **centre)
+                axes.text(column + 0.5, row + 0.54, f"{share:.0%}", va="top", fontsize=9.5, **centre)
         axes.set(xlim=(0, size), ylim=(size, 0), ylabel="gold", xlabel="predicted")
-        axes.set_xticks(np.arange(size) + 0.5, names, rotation=90 if size > 6 else 0)
-        axes.set_yticks(np.arange(size) + 0.5, names)
+        axes.set_xticks(np.arange(size) + 0.5, names, rotation=rotation, **font)
+        axes.set_yticks(np.arange(size) + 0.5, names, **font)
         axes.xaxis.set_label_position("top")
         axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
         axes.spines[:].set_visible(False)

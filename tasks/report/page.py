@@ -387,6 +387,10 @@ def data_lines(run: Run) -> list[str]:
         for key, count in entry.get("counts", {}).items():
             if count:
                 lines.append(f"{name}: {key.replace('_', ' ')}: {count:,}")
+        if "drawn" in entry:
+            lines.append(f"{name}: {entry['drawn']}")
+        if entry.get("in_train"):
+            lines.append(f"{name}: rows with the texts of a training row: {entry['in_train']:,}")
         for missing in entry.get("absent", []):
             lines.append(f"{name}: not in the data folder: {missing}")
         for row in [*entry.get("skipped", []), *entry.get("noted", [])]:

@@ -68,6 +68,7 @@ def test_run_scores_predicts_and_shows(
     assert entry["kept"] == 12 and "every tenth training row" in entry["drawn"] and entry["in_train"] == 0
     page = (folder / "report.html").read_text()
     assert "Moods" in page and ">neutral<" in page and "more than 0.2 points off" in page
+    assert "dev reviews: every tenth training row, sorted by label, is a dev row" in page
 
     # the task's file may be gone, and the predictions are those of the run
     (own / "reviews.toml").unlink()

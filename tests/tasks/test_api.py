@@ -51,6 +51,10 @@ def test_frames_equal_files(tiny: Path, tmp_path: Path) -> None:
         run = tasks.train({"questions": {**keys, "train": train}}, encoder, run_dir=folder, **SMALL)
         runs.append(run.predict("questions", [("a cat", "the cat"), ("who", "a dog")]))
     pd.testing.assert_frame_equal(*runs)
+    # a run that goes on without an update
+    more = {**SMALL, "max_steps": 1, "lr": 0, "from_run": folder}
+    run = tasks.train({"questions": {**keys, "train": file}}, run_dir=tmp_path / "more", **more)
+    pd.testing.assert_frame_equal(run.predict("questions", [("a cat", "the cat"), ("who", "a dog")]), runs[1])
     with pytest.raises(minbert.UserError, match="add --resume"):
         tasks.train({"questions": {**keys, "train": file}}, tiny, run_dir=folder, **SMALL)
     with pytest.raises(minbert.UserError, match="kind: missing"):

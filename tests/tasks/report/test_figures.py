@@ -73,3 +73,9 @@ def test_long_curve_is_averaged_in_blocks() -> None:
     long = figures.curve("loss", [(step, float(step % 2)) for step in range(1, 4001)], BLUE, **steps)
     blocks = figures.curve("loss", [(10 * block + 5.5, 0.5) for block in range(400)], BLUE, **steps)
     assert long == blocks and markers(long) == 0
+
+
+def test_many_classes_are_shades_alone() -> None:
+    for size, has_numbers in ((6, True), (20, False)):
+        svg = figures.confusion(np.full((size, size), 1234), [f"class {number}" for number in range(size)])
+        assert (b"1,234" in svg) == has_numbers
