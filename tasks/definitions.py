@@ -128,7 +128,8 @@ def read_definition(path: Path) -> Definition:
         if is_of_split(record, names, "train"):
             rows.append(cell(files["train"], line, record, columns["label"]).strip())
     if not rows:
-        raise UserError(f"{files['train']}: no row of the split 'train' in its column 'split'")
+        of_split = " of the split 'train' in its column 'split'" if "split" in names else ""
+        raise UserError(f"{files['train']}: no row{of_split}")
     for split in ("dev", "test"):
         if split in splits:
             files.setdefault(split, files["train"])

@@ -130,7 +130,8 @@ class OwnTask(PairTask):
         reader = f"own {self.definition.reading} {split}"
         cache = token_cache.load(path, rows(), reader, tokenizer, sha256=readers.digest(path))
         if not len(cache):
-            raise UserError(f"{path}: no usable row")
+            few = "; it has too few rows to draw dev rows from: name a dev file" if self.definition.draws_dev else ""
+            raise UserError(f"{path}: no usable {split} row{few}")
         return Examples(cache, tokenizer.cls, tokenizer.sep, max_length)
 
     def read(self, path: Path, split: str = "") -> DataFile:

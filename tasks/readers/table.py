@@ -7,10 +7,12 @@ SentEval's sets, which are Latin-1.
 import csv
 import gzip
 import json
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from minbert.errors import UserError, format_list
 from minbert.files import require_file
@@ -79,11 +81,8 @@ def open_table(path: Path) -> Table:
 
     Raises `UserError` if the file is missing or empty, or is of a format that is not read.
     """
-    try:
-        with open_bytes(require_file(path)) as file:
-            start = file.read(4)
-    except (gzip.BadGzipFile, EOFError) as error:
-        raise UserError(f"{path}: is named .gz, but is not a whole gzip archive ({error})") from error
+    with open_bytes(require_file(path)) as file:
+        start = file.read(4)
     for first_bytes, name in _BINARY.items():
         if start.startswith(first_bytes):
             raise UserError(f"{path}: is {name}; write the rows as CSV, TSV or JSON lines")
@@ -103,11 +102,15 @@ def open_table(path: Path) -> Table:
     return Table(path, line, delimiter, names, quoted=delimiter == "," or line.startswith('"'))
 
 
-def open_bytes(path: Path) -> IO[bytes]:
-    """Open a file to read its bytes; one whose name ends in .gz is unpacked."""
-    if path.suffix.lower() == ".gz":
-        return cast(IO[bytes], gzip.open(path))
-    return open(path, "rb")
+@contextmanager
+def open_bytes(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file to read its bytes; one whose name ends in .gz is unpacked. Raises `UserError` if that is damaged."""
+    opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
+    try:
+        with opener(path, "rb") as file:
+            yield file
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise UserError(f"{path}: is named .gz, but is not a whole gzip archive ({error})") from error
 
 
 def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:

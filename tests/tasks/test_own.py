@@ -191,7 +191,7 @@ def test_mistake_names_key(keys: dict[str, Any], message: str, make: Callable[..
         make(**keys)
 
 
-def test_mistake_in_rows_names_line(make: Callable[..., OwnTask], tmp_path: Path) -> None:
+def test_mistake_in_rows_names_line(make: Callable[..., OwnTask], tmp_path: Path, tiny: Path) -> None:
     table(tmp_path / "r.csv", [*ROWS, ("a bird", "blue")])
     task = make(train="r.csv", labels=["angry", "happy", "neutral"], **REVIEWS)
     with pytest.raises(UserError, match=r"r\.csv:6: mood: 'blue' is not one of 'angry', 'happy', 'neutral'"):
@@ -205,6 +205,15 @@ def test_mistake_in_rows_names_line(make: Callable[..., OwnTask], tmp_path: Path
     table(tmp_path / "r.csv", [("a", "happy"), ("b", "happy")])
     with pytest.raises(UserError, match="label: the training rows have 'happy', not two or more"):
         make(train="r.csv", **REVIEWS)
+    table(tmp_path / "r.csv", [])
+    with pytest.raises(UserError, match=r"r\.csv: no row$"):
+        make(train="r.csv", **REVIEWS)
+    table(tmp_path / "r.csv")
+    with pytest.raises(UserError, match=r"r\.csv: no usable dev row; it has too few rows to draw dev rows from"):
+        make(train="r.csv", **REVIEWS).open(tmp_path / "r.csv", "dev", Tokenizer.load(tiny), 24)
+    (tmp_path / "r.csv.gz").write_bytes(gzip.compress((tmp_path / "r.csv").read_bytes())[:-12])
+    with pytest.raises(UserError, match=r"r\.csv\.gz: is named \.gz, but is not a whole gzip archive"):
+        make(train="r.csv.gz", **REVIEWS)
     for name in ("train", "dev_norm", "sst", "a.b"):
         with pytest.raises(UserError, match="cannot be the name of a task; rename the file"):
             make(name=name, train="r.csv", **REVIEWS)
