@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from minbert import Encoder, weights
+from minbert import Encoder
 from minbert.files import cache_entry, cache_folder, key_hash, write_atomic
 from minbert.train import start
 from minbert.train.settings import flag_name, parse
@@ -45,13 +45,11 @@ class TrainedRun:
         Raises `UserError` for a task that the run has no head for, and for other inputs.
         """
         head = self.predictor.task(task)
-        outputs = self.predictor.outputs(head, self.predictor.examples(head, list(inputs)))
-        predicted = head.predict(outputs)
-        probabilities = head.probabilities(outputs)
-        if probabilities is None:
-            return pd.DataFrame({"prediction": predicted})
+        if not head.classes:
+            return pd.DataFrame({"prediction": self.predictor.predict(task, inputs)})
+        probabilities = self.predictor.predict_proba(task, inputs)
         table = pd.DataFrame(probabilities, columns=[f"p({name})" for name in head.classes])
-        table.insert(0, "prediction", [head.classes[int(value)] for value in predicted])
+        table.insert(0, "prediction", [head.classes[index] for index in probabilities.argmax(1)])
         return table
 
 
@@ -108,14 +106,21 @@ def _task_file(name: str, keys: Mapping[str, Any]) -> str:
 
 
 def _encoder_folder(encoder: Encoder) -> Path:
-    """An encoder as a folder of weights in the cache, named by their bits."""
-    tensors = encoder.model.state_dict()
-    digest = hashlib.sha256(f"{encoder.model.config} {encoder.pooler} {encoder.tokenizer.fingerprint}".encode())
+    """An encoder as a folder in the cache, named by its settings and the bits of its weights."""
+    settings = [
+        encoder.model.config,
+        encoder.pooler,
+        encoder.tokenizer.fingerprint,
+        encoder.max_length,
+        encoder.pipeline,
+    ]
+    digest = hashlib.sha256(repr(settings).encode())
+    tensors = encoder.model.state_dict() | encoder.pipeline.layers.state_dict(prefix="layers.")
     for name, tensor in tensors.items():
         digest.update(name.encode())
         digest.update(tensor.cpu().numpy().tobytes())
     folder = cache_folder() / "encoders" / digest.hexdigest()[:16]
     with cache_entry(folder):
         if not folder.is_dir():
-            weights.save(folder, tensors, encoder.model.config, encoder.tokenizer, encoder.pooler)
+            encoder.save(folder)
     return folder

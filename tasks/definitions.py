@@ -194,7 +194,8 @@ def _labels(path: Path, table: Mapping[str, Any], kind: str, labels_of_rows: Seq
             'column, or kind = "similarity"'
         )
     if all(map(is_number, distinct)):
-        return tuple(sorted(distinct, key=float))
+        # texts of equal numbers, such as 1 and 1.0, are different labels
+        return tuple(sorted(distinct, key=lambda label: (float(label), label)))
     return tuple(sorted(distinct))
 
 

@@ -226,11 +226,19 @@ def take_heads(model: MultitaskModel, settings: MultitaskSettings) -> tuple[dict
             )
         kept.append(name)
         prefixes.append(f"heads.{name}.")
-    chosen = {name: tensor for name, tensor in tensors.items() if name.startswith(tuple(prefixes))}
-    model.load_state_dict(chosen, strict=False)
+    taken = {name: tensor for name, tensor in tensors.items() if name.startswith(tuple(prefixes))}
+    needed = {name: tensor for name, tensor in model.state_dict().items() if name.startswith(tuple(prefixes))}
+    if shapes_of(taken) != shapes_of(needed):
+        raise UserError(f"--from {run}: its heads have other sizes than those of this run, as with another --pairs")
+    model.load_state_dict(taken, strict=False)
     new = [name for name in model.tasks if name not in kept]
     distributed.say(f"the heads of {', '.join(kept) or 'no task'} go on" + (f"; new: {', '.join(new)}" if new else ""))
     return {"folder": str(run), "step": step, "heads": kept}, {"heads": (file, sha256_of(file))}
+
+
+def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
+    """The shape of each tensor."""
+    return {name: tensor.shape for name, tensor in tensors.items()}
 
 
 def parameter_groups(model: MultitaskModel, training: TrainingSettings) -> list[dict[str, Any]]:
@@ -278,7 +286,7 @@ class MultitaskTrainStep:
             if self.r_drop:
                 loss = loss + self.r_drop * task.divergence(*outputs.chunk(2))
             # of all ranks and parts, so that their gradients are summed
-            loss = task.weight * loss / len(batch.rows)
-            context.scaled(loss).backward()
+            loss = loss / len(batch.rows)
+            context.scaled(task.weight * loss).backward()
             total += loss.detach()  # on the device, without a sync
         return {"loss": distributed.sum_over_ranks(total)}

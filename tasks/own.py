@@ -52,6 +52,8 @@ class OwnTask(PairTask):
         self.weight = definition.weight
         self.paths = {split: Path(path) for split, path in definition.files.items()}
         self.splits = tuple(self.paths)
+        if ".json" in self.paths["train"].name:
+            self.prediction_ending = "jsonl"
 
     # --- head, loss and predictions
 
@@ -85,7 +87,12 @@ class OwnTask(PairTask):
         return metrics.score(self.metric, predicted, gold)
 
     def prediction_text(
-        self, ids: Sequence[str], predicted: np.ndarray, probabilities: np.ndarray | None, source: Path | None
+        self,
+        ids: Sequence[str],
+        predicted: np.ndarray,
+        probabilities: np.ndarray | None,
+        source: Path | None,
+        split: str,
     ) -> str:
         """The rows of `source` with columns `prediction` and, for each class, `p(class)`: CSV, or JSON lines of JSON.
 
@@ -97,6 +104,9 @@ class OwnTask(PairTask):
         added = {}
         rows = []
         for line, record in records:
+            # an id may stand in another split again
+            if split and not is_of_split(record, names, self._split_in_file(split)):
+                continue
             row = index.get(self._id(source, line, record))
             if row is None:
                 continue
@@ -106,7 +116,8 @@ class OwnTask(PairTask):
                 for name, probability in zip(self.classes, probabilities[row].tolist(), strict=True):
                     added[f"p({name})"] = round(probability, 6)
             rows.append({**record, **added})
-        if is_json(source):
+        as_json = self.prediction_ending == "jsonl" if split else is_json(source)
+        if as_json:
             return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         buffer = io.StringIO()
         writer = csv.DictWriter(buffer, list(dict.fromkeys([*names, *added])), lineterminator="\n")
@@ -151,8 +162,7 @@ class OwnTask(PairTask):
         for column in needed:
             if column not in names:
                 raise UserError(f"{path}: no column {column!r}: it has {format_list(names)}")
-        draws = self.definition.draws_dev and split in ("train", "dev")
-        wanted = "train" if draws else split
+        wanted = self._split_in_file(split)
         data = DataFile(path, self.num_texts)
         for line, record in records:
             if wanted and not is_of_split(record, names, wanted):
@@ -170,7 +180,7 @@ class OwnTask(PairTask):
                 data.skip(line, f"{label_column}: empty")
                 continue
             data.keep(line, texts, label, self._id(path, line, record))
-        if draws:
+        if self.definition.draws_dev and wanted == "train":
             _keep_drawn(data, dev=split == "dev")
         return data
 
@@ -195,6 +205,10 @@ class OwnTask(PairTask):
         if not low <= value <= high:
             raise UserError(f"{short_repr(text)} is not between {low:g} and {high:g} (scale)")
         return value
+
+    def _split_in_file(self, split: str) -> str:
+        """The split of a file whose rows those of a split are: drawn dev rows are training rows of the file."""
+        return "train" if split == "dev" and self.definition.draws_dev else split
 
     def _records(self, path: Path) -> tuple[list[str], Iterable[tuple[int, Record]]]:
         """The names of a file's columns, and its rows; plain texts, one a line, are rows of the column of texts."""

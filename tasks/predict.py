@@ -263,7 +263,8 @@ def predict_own(predictor: Predictor, task: OwnTask, source: str, *, allow_unkno
         if not np.isnan(gold).all():
             report = evaluate.report(task, predicted, gold)
             print(evaluate.tables({task.name: report}, rows="labelled rows"), file=sys.stderr)
-        return task.prediction_text([row.id for row in content.rows], predicted, task.probabilities(outputs), path)
+        ids = [row.id for row in content.rows]
+        return task.prediction_text(ids, predicted, task.probabilities(outputs), path, "")
 
 
 @contextmanager

@@ -135,7 +135,7 @@ def prediction_paths(tasks: Sequence[Task], settings: Any) -> dict[tuple[str, st
 
 def prediction_file(task: Task, split: str) -> str:
     """Name of a prediction file, such as `para-dev-output.csv`."""
-    return f"{task.files.flag_prefix}-{split}-output.csv"
+    return f"{task.files.flag_prefix}-{split}-output.{task.prediction_ending}"
 
 
 def write_predictions(
@@ -145,10 +145,11 @@ def write_predictions(
     predicted: np.ndarray,
     probabilities: np.ndarray | None = None,
     source: Path | None = None,
+    split: str = "",
 ) -> None:
     """Write a prediction file in the task's own form, see `Task.prediction_text`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, task.prediction_text(ids, predicted, probabilities, source))
+    write_atomic(path, task.prediction_text(ids, predicted, probabilities, source, split))
 
 
 def save(
@@ -156,7 +157,9 @@ def save(
 ) -> None:
     """Write the prediction files to `paths`, and the dev rows to `folder`."""
     for (name, split), rows in predictions.items():
-        write_predictions(paths[name, split], tasks[name], rows.ids, rows.predicted, rows.probabilities, rows.source)
+        write_predictions(
+            paths[name, split], tasks[name], rows.ids, rows.predicted, rows.probabilities, rows.source, split
+        )
         if split == "dev":
             write_rows(folder, name, rows)
 

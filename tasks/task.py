@@ -93,6 +93,7 @@ class Task(ABC):
     weight: float = 1.0  # of its loss beside those of other tasks
     splits: tuple[str, ...] = SPLITS
     paths: Mapping[str, Path] = MappingProxyType({})  # split -> file, of a task that names its files itself
+    prediction_ending: str = "csv"  # of the names of its prediction files
 
     def __init__(self, pairs: str = "cross") -> None:
         self.pairs = pairs
@@ -165,11 +166,16 @@ class Task(ABC):
         """A prediction in the format of the leaderboard's files."""
 
     def prediction_text(
-        self, ids: Sequence[str], predicted: np.ndarray, probabilities: np.ndarray | None, source: Path | None
+        self,
+        ids: Sequence[str],
+        predicted: np.ndarray,
+        probabilities: np.ndarray | None,
+        source: Path | None,
+        split: str,
     ) -> str:
         """The content of a prediction file: the header, then a line for each row, in file order.
 
-        `source` is the data file of the rows.
+        `source` is the data file of the rows, and `split` the split that they are of; "" for all rows of a file.
         """
         lines = [self.files.header]
         # tolist gives plain floats, so that no np.float32(...) is written

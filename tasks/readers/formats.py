@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,8 @@ def read_records(path: Path, kind: str) -> tuple[list[str], Records]:
     if _is_parquet(require_file(path)):
         return _frame_records(_read_parquet(path))
     if _first_line(path).startswith("["):
-        return _frame_records(_read_array(path))
+        array = _read_array(path)
+        return list(dict.fromkeys(chain.from_iterable(array))), enumerate(array, 1)
     table = open_table(path)
     if has_semicolons(path):
         names = next(csv.reader([table.line], delimiter=";"))
@@ -86,7 +88,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
         raise UserError(f"{path}: not a Parquet file that can be read: {reason(error)}") from error
 
 
-def _read_array(path: Path) -> pd.DataFrame:
+def _read_array(path: Path) -> list[Record]:
     try:
         content = json.loads("\n".join(read_lines(path)))
     except (ValueError, RecursionError) as error:
@@ -94,7 +96,8 @@ def _read_array(path: Path) -> pd.DataFrame:
     for number, record in enumerate(content, 1):
         if not isinstance(record, Mapping):
             raise UserError(f"{path}: number {number} of the array is not a JSON object")
-    return pd.DataFrame(content, dtype=object)
+    records: list[Record] = content
+    return records
 
 
 def _frame_records(frame: pd.DataFrame) -> tuple[list[str], Records]:

@@ -12,6 +12,7 @@ import pytest
 
 import minbert
 import tasks
+from minbert.modules import Normalize
 from minbert.train import cli
 from tests.e2e.conftest import ROOT
 
@@ -40,6 +41,17 @@ def test_readme_trains_and_predicts(tiny: Path, tmp_path: Path, monkeypatch: pyt
     assert table.filter(like="p(").sum(axis=1).tolist() == pytest.approx([1, 1])
     again = tasks.load(run.folder)
     pd.testing.assert_frame_equal(again.predict("reviews", ["What a lovely shop.", "Never again."]), table)
+
+
+def test_encoder_keeps_length_and_normalisation(tiny: Path, tmp_path: Path) -> None:
+    encoder = minbert.Encoder.load(tiny, max_length=20)
+    encoder.pipeline.layers.append(Normalize())
+    file = ROOT / "data" / "sample" / "own" / "questions.csv"
+    task = {"kind": "similarity", "label": "score", "scale": [0, 1], "train": file}
+    run = tasks.train({"questions": task}, encoder, run_dir=tmp_path / "run", **SMALL)
+    saved = minbert.Encoder.load(run.folder)
+    assert saved.pipeline.normalizes and saved.max_length == 20
+    assert run.predict("questions", []).empty
 
 
 def test_frames_equal_files(tiny: Path, tmp_path: Path) -> None:

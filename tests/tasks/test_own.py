@@ -22,7 +22,7 @@ from sklearn.metrics import f1_score
 
 from minbert import UserError
 from minbert.tokenizer import Tokenizer
-from tasks import intervals, metrics, new_task, registry
+from tasks import intervals, metrics, new_task, record, registry
 from tasks.own import OwnTask
 
 ROWS = [("the cat sat", "happy"), ("a sad dog", "angry"), ("a tree", "neutral"), ('"who", what; not', "happy")]
@@ -87,7 +87,7 @@ def test_every_format_gives_same_rows(
     rows = task.read(tmp_path / f"reviews.{form}", "train").rows
     assert [(row.texts[0], task.classes[int(row.label)]) for row in rows] == ROWS
     text = task.prediction_text(
-        [row.id for row in rows], np.array([1.0, 1, 0, 2]), np.full((4, 3), 1 / 3), tmp_path / f"reviews.{form}"
+        [row.id for row in rows], np.array([1.0, 1, 0, 2]), np.full((4, 3), 1 / 3), tmp_path / f"reviews.{form}", ""
     )
     if "json" in form:
         written = [json.loads(line) for line in text.splitlines()]
@@ -144,6 +144,31 @@ def test_column_split_is_honoured(make: Callable[..., OwnTask], tmp_path: Path, 
         counts[split] = (entry["kept"], entry["labelled"], [issue["why"] for issue in entry["skipped"]])
     skipped = ["comment: empty", "mood: empty"]
     assert counts == {"train": (2, 2, skipped), "dev": (1, 1, []), "test": (2, 1, [])}
+
+
+def test_repeated_ids_of_splits_keep_apart(make: Callable[..., OwnTask], tmp_path: Path) -> None:
+    rows = [(1, "a", "happy", "train"), (2, "b", "angry", "train"), (1, "c", "happy", "dev"), (2, "d", "angry", "dev")]
+    task = make(train=table(tmp_path / "r.csv", rows, ("id", "comment", "mood", "split")), **REVIEWS)
+    ids = [row.id for row in task.read(tmp_path / "r.csv", "dev").rows]
+    text = task.prediction_text(ids, np.array([0.0, 1.0]), np.eye(2), tmp_path / "r.csv", "dev")
+    written = list(csv.DictReader(io.StringIO(text)))
+    assert [(row["comment"], row["prediction"]) for row in written] == [("c", "angry"), ("d", "happy")]
+
+
+def test_labels_of_one_number_are_ordered(make: Callable[..., OwnTask], tmp_path: Path) -> None:
+    records = [{"comment": "a", "mood": mood} for mood in ("2", "01", "1.0", "1")]
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    assert make(train="r.jsonl", **REVIEWS).classes == ("01", "1", "1.0", "2")
+
+
+def test_json_array_keeps_missing_keys(make: Callable[..., OwnTask], tmp_path: Path) -> None:
+    records = [{"comment": "a", "mood": "x", "note": 1}, {"comment": "b", "mood": "y"}]
+    (tmp_path / "r.json").write_text(json.dumps(records))
+    task = make(train="r.json", dev="r.json", **REVIEWS)
+    text = task.prediction_text(["1", "2"], np.array([0.0, 1.0]), np.eye(2), tmp_path / "r.json", "dev")
+    written = [json.loads(line, parse_constant=pytest.fail) for line in text.splitlines()]
+    assert [row.get("note") for row in written] == [1, None] and "note" not in written[1]
+    assert record.prediction_file(task, "dev") == "reviews-dev-output.jsonl"
 
 
 def test_numbers_are_labels_and_texts(make: Callable[..., OwnTask], tmp_path: Path) -> None:
