@@ -42,6 +42,10 @@ class Tokenizer:
         content = json.loads(library.to_str())
         for part in _WITHOUT_EFFECT:
             del content[part]
+        # BERT's own are left out: the fingerprints that earlier versions recorded stay as they are
+        ends = (special_tokens["cls_token"], special_tokens["sep_token"])
+        if ends != (BERT_TOKENS["cls_token"], BERT_TOKENS["sep_token"]):
+            content["special_tokens"] = ends
         self.fingerprint = hashlib.sha256(json.dumps(content).encode("utf-8")).hexdigest()
 
     @classmethod

@@ -3,6 +3,7 @@
 python -m pytest --import-mode=importlib tests/minbert/test_tokenizer.py
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,18 @@ def test_fingerprint_covers_vocabulary_and_rules(tmp_path: Path) -> None:
         folder = folder_with(tmp_path / str(number), pieces, do_lower_case=lower)
         prints.append(Tokenizer.load(folder).fingerprint)
     assert prints[0] == prints[1] and len(set(prints)) == 3
+
+
+def test_fingerprint_covers_special_tokens(ours: Tokenizer, minilm: Path, tmp_path: Path) -> None:
+    """The same tokenizer.json with other tokens around a text is another tokenizer."""
+    prints = [ours.fingerprint]
+    for ends in (("[CLS]", "[MASK]"), ("[MASK]", "[SEP]"), ("[CLS]", "[SEP]")):
+        config = {"cls_token": ends[0], "sep_token": ends[1]}
+        (tmp_path / "tokenizer.json").write_bytes((minilm / "tokenizer.json").read_bytes())
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+        prints.append(Tokenizer.load(tmp_path).fingerprint)
+    assert len(set(prints[:3])) == 3
+    assert prints[3] == prints[0], "BERT's own tokens, though the config names no others"
 
 
 def test_surrogate_has_an_index(ours: Tokenizer) -> None:
