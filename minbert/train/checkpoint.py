@@ -41,7 +41,12 @@ def steps(parent: Path) -> list[int]:
 
 
 def save(parent: Path, step: int, model: nn.Module, optimizer: AdamW, state: dict[str, Any]) -> None:
-    """Write the checkpoint of `step`: the model, the optimizer's state by parameter name, and the loop's state."""
+    """Write the checkpoint of `step`: the model, the optimizer's state by parameter name, and the loop's state.
+
+    Raises `FileNotFoundError` if `parent` is gone, so that a run folder that was removed does not come back.
+    """
+    if not parent.is_dir():
+        raise FileNotFoundError(2, "No such file or directory", str(parent))
     counts = {}  # of the updates of each parameter that has had one
     for name, parameter in model.named_parameters():
         if updated := optimizer.state.get(parameter):
