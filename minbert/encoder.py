@@ -71,7 +71,9 @@ class Encoder:
         self._requested_precision = precision
         self.precision = choose(precision, model.device)
         self.pipeline.layers.to(model.device)
-        self.max_length = max_length or model.config.max_position_embeddings
+        if max_length is None:
+            max_length = model.config.max_position_embeddings
+        self.max_length = max_length
 
     def __repr__(self) -> str:
         config = self.model.config
@@ -94,7 +96,8 @@ class Encoder:
         """Load from an encoder's folder, a run's folder, `minilm` or a hub name.
 
         `pooler`, longest input, prompts, and layers over the pooled vector such as its scaling to length 1 are those
-        that the folder names, as in sentence-transformers; a folder that names no pooler has the mean. `device` is
+        that the folder names, as in sentence-transformers. A folder that names no pooler has the mean; training that
+        starts from such a folder has BERT's pooling layer (`minbert.train.start.load_initial_encoder`). `device` is
         CUDA if available. Raises `UserError` if weights or vocabulary are missing, invalid or do not fit the config,
         if the folder asks for what is not supported, or if the device is not available.
         """
@@ -105,6 +108,8 @@ class Encoder:
         tokenizer = Tokenizer.load(folder)
         tokenizer.check_fits(model.config.vocab_size, str(folder))
         pipeline = modules.read(folder)
+        if max_length is None:
+            max_length = pipeline.max_length
         try:
             model.to(device or default_device())
         except (AssertionError, RuntimeError) as error:  # the type depends on torch's build
@@ -114,7 +119,7 @@ class Encoder:
             tokenizer,
             pooler or pipeline.pooler or "mean",
             precision=precision,
-            max_length=max_length or pipeline.max_length,
+            max_length=max_length,
             pipeline=pipeline,
         )
 
@@ -297,13 +302,15 @@ class Encoder:
         bar = tqdm(total=len(rows), desc="encoding", unit="sentence", disable=not show_progress_bar)
         was_training = self.model.training
         self.model.eval()
-        with bar, packed_weights(self.model, self.precision, tokens):
-            for batch, ragged in self.batches(rows, batch_size=batch_size):
-                with autocast(self.precision, self.model.device):
-                    out = vectors(self.model, ragged, self.pooler)
-                result[batch] = out.float().cpu().numpy()
-                bar.update(len(batch))
-        self.model.train(was_training)
+        try:
+            with bar, packed_weights(self.model, self.precision, tokens):
+                for batch, ragged in self.batches(rows, batch_size=batch_size):
+                    with autocast(self.precision, self.model.device):
+                        out = vectors(self.model, ragged, self.pooler)
+                    result[batch] = out.float().cpu().numpy()
+                    bar.update(len(batch))
+        finally:
+            self.model.train(was_training)
         return result
 
     def batches(

@@ -112,6 +112,9 @@ def test_encoding_turns_dropout_off(tiny: Path) -> None:
     encoder.model.train()
     np.testing.assert_array_equal(encoder.encode(["the cat"]), expected)
     assert encoder.model.training, "the model's mode is the caller's"
+    with pytest.raises(UserError, match="65 tokens: the encoder has 64 positions"):
+        encoder.encode_ids([[2] * 65])
+    assert encoder.model.training, "also after an error"
 
 
 @pytest.mark.parametrize("name", pooling.NAMES)
@@ -146,6 +149,10 @@ def test_longest_input_can_be_set(tiny: Path) -> None:
     assert encoder.max_length == 64, "as many positions as the model has"
     with pytest.raises(UserError, match="max_length: 2 leaves no room"):
         encoder.max_seq_length = 2
+    with pytest.raises(UserError, match="max_length: 0 leaves no room"):
+        Encoder(encoder.model, encoder.tokenizer, max_length=0)
+    with pytest.raises(UserError, match="max_length: 0 leaves no room"):
+        Encoder.load(tiny, max_length=0)
 
 
 def test_saved_encoder_is_equal(encoder: Encoder, tmp_path: Path) -> None:
