@@ -4,9 +4,11 @@ Axes: N triplets, n of them trained on.
 """
 
 import math
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, islice
 from typing import Any, Literal
 
 import numpy as np
@@ -75,6 +77,7 @@ def difficulty(pos_sim: np.ndarray, neg_sim: np.ndarray, margin: float) -> np.nd
     With gap = cos(anchor, positive) - cos(anchor, negative): easy where gap > margin, semi-hard where
     0 < gap <= margin, hard where gap <= 0. The papers do not define ties. `UserError` for a cosine that is not finite.
     """
+    assert np.shape(pos_sim) == np.shape(neg_sim), "one cosine of each kind for every triplet"
     gap = np.asarray(pos_sim, dtype=np.float64) - np.asarray(neg_sim, dtype=np.float64)
     if not np.isfinite(gap).all():
         raise UserError("a triplet's similarity is not finite")
@@ -222,57 +225,127 @@ def separated(batches: Sequence[np.ndarray], limits: Sequence[int], texts: np.nd
     such as those of a text that is in more rows than there are batches.
     """
     batches = [batch.copy() for batch in batches]
+    # a text that stands once in the epoch, whose rows may repeat, clashes with none: all of them get the number 0
+    repeated = np.bincount(texts[np.concatenate(batches)].ravel(), minlength=texts.max() + 1) > 1
+    texts = np.where(repeated, np.cumsum(repeated), 0)[texts]
+    columns = texts.T.copy()
+    text_count = int(repeated.sum()) + 1
+    index = _TextIndex(batches, texts)
     for number, batch in enumerate(batches):
-        for place in _clashing_places(texts[batch].tolist()):
+        for place in index.clashing_places(batch.tolist()):
+            row = int(batch[place])
+            if index.is_everywhere(row):
+                continue
             others = np.delete(batch, place)
-            later = range(number + 1, len(batches))
-            for target in [*later, *range(number)]:
-                swapped = _place_to_swap(batch[place], others, limits[number], batches[target], limits[target], texts)
-                if swapped is not None:
-                    batch[place], batches[target][swapped] = batches[target][swapped], batch[place]
+            cyclic = chain(range(number + 1, len(batches)), range(number))
+            fitting = (target for target in cyclic if row < limits[target] and not index.clashes(row, target))
+            # mostly the first batch has a row to swap; if not, the rows of all others are compared in one go
+            for count in (1, None):
+                targets = list(islice(fitting, count))
+                rows = np.concatenate([batch[:0], *(batches[target] for target in targets)])
+                swappable = np.flatnonzero((rows < limits[number]) & ~_clashing(rows, others, columns, text_count))
+                if len(swappable):
+                    swapped = int(rows[swappable[0]])
+                    ends = np.cumsum([len(batches[target]) for target in targets])
+                    target = targets[int(np.searchsorted(ends, swappable[0], side="right"))]
+                    batch[place] = swapped
+                    batches[target][batches[target] == swapped] = row
+                    index.move(row, number, target)
+                    index.move(swapped, target, number)
                     break
     return batches
 
 
-def _clashing_places(texts: Sequence[Sequence[int]]) -> list[int]:
-    """The rows of a batch, by the numbers of their texts, that share an anchor or a positive with an earlier row."""
-    places = []
-    targets: set[int] = set()
-    every: set[int] = set()
-    for place, row in enumerate(texts):
-        if _clashes(row, targets, every):
-            places.append(place)
-        else:
-            targets.update(row[:2])
-            every.update(row)
-    return places
+def _clashing(rows: np.ndarray, others: np.ndarray, columns: np.ndarray, text_count: int) -> np.ndarray:
+    """Whether each of `rows` clashes with one of `others`: bool [rows]; `columns` [k, N] are the texts."""
+    used = np.zeros(text_count, dtype=bool)
+    used[columns[:2, others]] = True
+    used[0] = False
+    clashes = np.zeros(len(rows), dtype=bool)
+    for column in columns[2:]:
+        clashes |= used[column[rows]]
+    used[columns[2:, others]] = True
+    used[0] = False
+    for column in columns[:2]:
+        clashes |= used[column[rows]]
+    return clashes
 
 
-def _clashes(row: Sequence[int], targets: set[int], every: set[int]) -> bool:
-    """Whether an anchor or a positive is on both sides; `targets` are those of other rows, `every` all their texts."""
-    return not every.isdisjoint(row[:2]) or not targets.isdisjoint(row[2:])
+class _TextIndex:
+    """Which batches hold a text, and in how many of their rows; the number 0 stands for texts that are not counted.
 
-
-def _place_to_swap(
-    row: int, others: np.ndarray, limit: int, target: np.ndarray, target_limit: int, texts: np.ndarray
-) -> int | None:
-    """The first place of the batch `target` whose row can be exchanged for `row`; None if there is none.
-
-    `others` are the rows that `row` clashes with, of which the first `limit` are eligible.
+    A row clashes with a batch if one of its anchors and positives is any text of the batch, or if its hard negative is
+    an anchor or a positive of the batch.
     """
-    targets_there, every_there = _texts_of(texts[target])
-    if row >= target_limit or _clashes(texts[row].tolist(), targets_there, every_there):
-        return None
-    targets_here, every_here = _texts_of(texts[others])
-    for place, candidate in enumerate(target.tolist()):
-        if candidate < limit and not _clashes(texts[candidate].tolist(), targets_here, every_here):
-            return place
-    return None
+
+    def __init__(self, batches: Sequence[np.ndarray], texts: np.ndarray) -> None:
+        self.batch_count = len(batches)
+        # row -> its anchors and positives, and its other texts
+        self.targets: list[tuple[int, ...]] = [()] * len(texts)
+        self.negatives: list[tuple[int, ...]] = [()] * len(texts)
+        for row in np.flatnonzero(texts.any(1)).tolist():
+            numbers = texts[row].tolist()
+            self.targets[row] = tuple(filter(None, numbers[:2]))
+            self.negatives[row] = tuple(filter(None, numbers[2:]))
+        # text -> batch -> number of rows
+        self.as_target: dict[int, Counter[int]] = defaultdict(Counter)
+        self.as_any: dict[int, Counter[int]] = defaultdict(Counter)
+        for number, batch in enumerate(batches):
+            for row in batch.tolist():
+                self.add(row, number)
+
+    def add(self, row: int, batch: int) -> None:
+        """Count a row of a batch."""
+        for text in self.targets[row]:
+            self.as_target[text][batch] += 1
+            self.as_any[text][batch] += 1
+        for text in self.negatives[row]:
+            self.as_any[text][batch] += 1
+
+    def remove(self, row: int, batch: int) -> None:
+        """Count a row of a batch no more."""
+        for text in self.targets[row]:
+            _decrement(self.as_target[text], batch)
+            _decrement(self.as_any[text], batch)
+        for text in self.negatives[row]:
+            _decrement(self.as_any[text], batch)
+
+    def move(self, row: int, source: int, target: int) -> None:
+        """Count a row of one batch as a row of another."""
+        self.remove(row, source)
+        self.add(row, target)
+
+    def clashes(self, row: int, batch: int) -> bool:
+        """Whether a row clashes with the rows of a batch that are counted."""
+        for text in self.targets[row]:
+            if batch in self.as_any[text]:
+                return True
+        return any(batch in self.as_target[text] for text in self.negatives[row])
+
+    def is_everywhere(self, row: int) -> bool:
+        """Whether a row clashes with every batch because of one of its texts."""
+        if any(len(self.as_any[text]) == self.batch_count for text in self.targets[row]):
+            return True
+        return any(len(self.as_target[text]) == self.batch_count for text in self.negatives[row])
+
+    def clashing_places(self, batch: Sequence[int]) -> list[int]:
+        """The rows of a batch that share an anchor or a positive with an earlier row."""
+        places = []
+        targets: set[int] = set()
+        every: set[int] = set()
+        for place, row in enumerate(batch):
+            if every.isdisjoint(self.targets[row]) and targets.isdisjoint(self.negatives[row]):
+                targets.update(self.targets[row])
+                every.update(self.targets[row], self.negatives[row])
+            else:
+                places.append(place)
+        return places
 
 
-def _texts_of(rows: np.ndarray) -> tuple[set[int], set[int]]:
-    """The anchors and positives of some rows, and all their texts."""
-    return set(rows[:, :2].ravel().tolist()), set(rows.ravel().tolist())
+def _decrement(counts: Counter[int], batch: int) -> None:
+    counts[batch] -= 1
+    if not counts[batch]:
+        del counts[batch]
 
 
 @dataclass(frozen=True)

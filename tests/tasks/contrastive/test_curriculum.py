@@ -23,6 +23,7 @@ from tasks.contrastive.curriculum import (
     eligible,
     pace,
     plan,
+    separated,
     sort,
 )
 from tasks.contrastive.step import TrainingSettings
@@ -55,6 +56,8 @@ def test_difficulty_takes_any_numbers() -> None:
     assert difficulty([0.9], [0.1], 0.2).tolist() == [0]
     with pytest.raises(UserError, match="not finite"):
         difficulty(np.array([0.1, math.nan]), np.zeros(2), 0.2)
+    with pytest.raises(AssertionError):
+        difficulty(np.zeros(2), np.zeros((2, 1)), 0.2)
 
 
 @pytest.mark.parametrize("power", POWERS)
@@ -228,11 +231,52 @@ def test_no_text_is_its_own_negative(columns: int, pace_by: str) -> None:
 
 
 def test_texts_of_many_rows_stay() -> None:
-    """A text in 7 rows of 12 cannot be apart in 3 batches of 4; the other rows are."""
-    texts = np.array([[0]] * 7 + [[number] for number in range(1, 6)])
-    options = {"epochs": 1, "batch_size": 4, "seed": 5, "pacing_exponent": 0.0}
-    rows = rows_by_step(plan(np.arange(12), **options, texts=texts))
-    assert sorted(row for batch in rows for row in batch) == list(range(12))
+    """A text in 7 rows cannot be apart in 5 batches; the texts 1 to 5, of two rows each, are."""
+    numbers = np.array([0] * 7 + [1, 2, 3, 4, 5] * 2)
+    for seed in range(20):
+        options = {"epochs": 1, "batch_size": 4, "seed": seed, "pacing_exponent": 0.0}
+        rows = rows_by_step(plan(np.arange(17), **options, texts=numbers[:, None]))
+        assert sorted(row for batch in rows for row in batch) == list(range(17))
+        for batch in rows:
+            others = [number for number in numbers[batch] if number]
+            assert len(set(others)) == len(others)
+
+
+@given(st.integers(1, 40), st.integers(1, 3), st.integers(1, 8), st.integers(1, 80), st.integers(0, 99))
+def test_separated_is_its_plain_form(size: int, columns: int, batch_size: int, numbers: int, seed: int) -> None:
+    """The batches are those of a search through all places of all batches, which compares all texts each time."""
+    random = np.random.default_rng(seed)
+    texts = random.integers(0, numbers, (size, columns))
+    order = random.permutation(size)
+    batches = [order[start : start + batch_size] for start in range(0, size, batch_size)]
+    limits = np.sort(random.integers(1, size + 1, len(batches))).tolist()
+    plain = [batch.tolist() for batch in batches]
+
+    def fits(row: int, others: list[int]) -> bool:
+        return not any(clashes([row, other], texts) for other in others)
+
+    def swap(number: int, place: int) -> None:
+        row = plain[number][place]
+        others = [other for other in plain[number] if other != row]
+        for target in [*range(number + 1, len(plain)), *range(number)]:
+            if row >= limits[target] or not fits(row, plain[target]):
+                continue
+            for index, candidate in enumerate(plain[target]):
+                if candidate < limits[number] and fits(candidate, others):
+                    plain[number][place], plain[target][index] = candidate, row
+                    return
+
+    for number, batch in enumerate(plain):
+        kept: list[int] = []
+        places = []
+        for place, row in enumerate(batch):
+            if fits(row, kept):
+                kept.append(row)
+            else:
+                places.append(place)
+        for place in places:
+            swap(number, place)
+    assert [batch.tolist() for batch in separated(batches, limits, texts)] == plain
 
 
 def test_mix_counts_rows_of_epochs() -> None:
