@@ -24,7 +24,7 @@ from minbert.train.start import OpenRun
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files
 from tasks.contrastive import curriculum, losses, scoring, triplets
 from tasks.contrastive.curriculum import CurriculumSettings
-from tasks.contrastive.data import FileSettings, find_dev_pairs, with_dev_pairs
+from tasks.contrastive.data import FileSettings, find_dev_pairs, require_dev_pairs, with_dev_pairs
 from tasks.contrastive.step import (
     ContrastiveModel,
     ContrastiveTrainStep,
@@ -94,6 +94,7 @@ class PretrainSettings(Settings):
     def __post_init__(self) -> None:
         if self.loss.objective == "nt-xent":
             require_negatives(self.training)
+        require_dev_pairs(self)
 
 
 @dataclass(frozen=True)

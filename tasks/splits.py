@@ -76,7 +76,8 @@ def read(tasks: Sequence[Task], files: Paths, settings: MultitaskSettings, token
             skipped = len(examples.cache.skipped)
             rows = examples.cache.read
             if split != "train" and limit:
-                drawn = plan.random_subset(len(examples), limit, settings.training.seed, task.name, split)
+                # by seed 0 and not by --seed, so that runs with other seeds are scored on the same rows
+                drawn = plan.random_subset(len(examples), limit, 0, task.name, split)
                 examples = replace(examples, cache=examples.cache.subset(drawn))
             data[split][task.name] = examples
             longer, inputs = examples.truncated(task.pairs)

@@ -81,7 +81,7 @@ class DataSettings:
 
     limit: int = flag(0, "train on N rows of each training set, drawn by seed (0: all)")
     limit_eval: int = flag(
-        0, "for trials: evaluate and predict N rows of each dev and test set, drawn by seed (0: all)"
+        0, "for trials: evaluate and predict N rows of each dev and test set, the same for every --seed (0: all)"
     )
     allow_unknown: bool = flag(
         False, "read texts even if over half of their tokens are unknown to the encoder's vocabulary"

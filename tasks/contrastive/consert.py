@@ -22,7 +22,7 @@ from minbert.train.start import OpenRun
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files
 from tasks.contrastive import corpora, losses, nli
 from tasks.contrastive.curriculum import shuffled_plan
-from tasks.contrastive.data import find_dev_pairs, with_dev_pairs
+from tasks.contrastive.data import find_dev_pairs, require_dev_pairs, with_dev_pairs
 from tasks.contrastive.step import (
     ContrastiveModel,
     ContrastiveTrainStep,
@@ -87,6 +87,7 @@ class ConsertSettings(Settings):
 
     def __post_init__(self) -> None:
         require_negatives(self.training)
+        require_dev_pairs(self)
 
 
 @dataclass(frozen=True)

@@ -126,6 +126,19 @@ class Data:
         return {"train": (train, self.train.cache.sha256), "sts_dev": (dev or NO_PAIRS, self.dev.sha256)}
 
 
+def require_dev_pairs(options: Any) -> None:
+    """Raises `UserError` if dev pairs choose the weights or the end of training, but `--sts-dev none` gives none.
+
+    options: the settings of a command of stage one.
+    """
+    if options.files.sts_dev != NO_PAIRS:
+        return
+    if options.training.keep == "best":
+        raise UserError("--sts-dev none and --keep best exclude each other: without pairs use --keep last")
+    if options.training.patience:
+        raise UserError("--sts-dev none and --patience exclude each other: without pairs use --patience 0")
+
+
 def with_dev_pairs(
     rows: TrainingRows, options: Any, encoder: InitialEncoder, *, noun: str, form: str = "bi", unlabelled: bool = False
 ) -> Data:
@@ -139,11 +152,8 @@ def with_dev_pairs(
     train, entry = rows
     if not len(train):
         raise UserError(f"{train.cache.source}: no usable row")
-    if options.training.selects_by_dev and options.files.sts_dev == NO_PAIRS:
-        raise UserError("--sts-dev none: no pairs can choose a checkpoint: use --keep last, without --patience")
     limit = options.data.limit
-    eval_rows = {"limit": options.data.limit_eval, "seed": options.training.seed}
-    pairs = read_dev_pairs(options.files, encoder.tokenizer, encoder.max_length, **eval_rows)
+    pairs = read_dev_pairs(options.files, encoder.tokenizer, encoder.max_length, limit=options.data.limit_eval)
     if options.training.selects_by_dev:
         pairs = replace(pairs, also_in=count_in_scored_sets(pairs, data_path(options.files.data)))
     if limit > len(train):
@@ -260,8 +270,8 @@ def find_dev_pairs(files: FileSettings) -> tuple[str, dict[str, Path]]:
     return name, paths
 
 
-def read_dev_pairs(files: FileSettings, tokenizer: Tokenizer, length: int, *, limit: int = 0, seed: int = 0) -> DevSets:
-    """The pairs that `--sts-dev` names, `limit` of each set, drawn by seed (0: all).
+def read_dev_pairs(files: FileSettings, tokenizer: Tokenizer, length: int, *, limit: int = 0) -> DevSets:
+    """The pairs that `--sts-dev` names, `limit` of each set (0: all), the same ones in every run.
 
     Raises `UserError` as `find_dev_pairs` does, and for what cannot be read.
     """
@@ -276,7 +286,8 @@ def read_dev_pairs(files: FileSettings, tokenizer: Tokenizer, length: int, *, li
         cache = tokenised(path, "pair-score", tokenizer, "dev")
         if not len(cache):
             raise UserError(f"{path}: no usable row")
-        cache = cache.subset(plan.random_subset(len(cache), limit, seed, dev_set, "dev"))
+        # by seed 0 and not by --seed, so that runs with other seeds are scored on the same pairs
+        cache = cache.subset(plan.random_subset(len(cache), limit, 0, dev_set, "dev"))
         pairs[dev_set] = Examples(cache, tokenizer.cls, tokenizer.sep, length)
     return DevSets(name, pairs, absent)
 

@@ -33,6 +33,7 @@ from tasks.contrastive.data import (
     TrainingRows,
     cache_rows,
     find_dev_pairs,
+    require_dev_pairs,
     training_files,
     with_dev_pairs,
 )
@@ -110,6 +111,7 @@ class NliSettings(Settings):
                 "--objective cross trains no sentence embeddings, so --sts-dev cannot select a checkpoint: use --keep "
                 "last, without --patience"
             )
+        require_dev_pairs(self)
 
 
 @dataclass(frozen=True)

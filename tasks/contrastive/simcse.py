@@ -20,7 +20,7 @@ from tasks.augment.punctuation import Punctuation
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files
 from tasks.contrastive import corpora, losses
 from tasks.contrastive.curriculum import shuffled_plan
-from tasks.contrastive.data import FileSettings, find_dev_pairs, with_dev_pairs
+from tasks.contrastive.data import FileSettings, find_dev_pairs, require_dev_pairs, with_dev_pairs
 from tasks.contrastive.step import (
     ContrastiveModel,
     ContrastiveTrainStep,
@@ -71,6 +71,7 @@ class SimcseSettings(Settings):
 
     def __post_init__(self) -> None:
         require_negatives(self.training)
+        require_dev_pairs(self)
         if self.loss.marks_most and self.synonyms.used:
             raise UserError("--synonyms and --marks-most exclude each other: both rewrite a text")
 

@@ -68,6 +68,16 @@ def test_presets_are_the_papers(command: str, preset: str, values: dict[str, Any
     assert values.items() <= settings_of(command, "--preset", preset).flat().items()
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_pairs_choose_no_weights(command: str) -> None:
+    words = ("--sts-dev", "none", "--patience")
+    with pytest.raises(UserError, match="--sts-dev none and --keep best exclude each other"):
+        settings_of(command, *words, "0", "--keep", "best")
+    with pytest.raises(UserError, match="--sts-dev none and --patience exclude each other"):
+        settings_of(command, *words, "3", "--keep", "last")
+    assert settings_of(command, *words, "0", "--keep", "last").files.sts_dev == "none"
+
+
 def test_older_curriculum_flags_work() -> None:
     older = ["--power", "2", "--technique", "entailment", "--pacing", "step", "--within", "sorted"]
     newer = ["--pacing-exponent", "2", "--difficulty", "entailment", "--pace-by", "step", "--order-within", "sorted"]
