@@ -14,7 +14,7 @@ import pandas as pd
 from minbert.files import data_folder
 from minbert.train.cli import Parser, run
 from tasks import readers
-from tasks.augment import wordnet
+from tasks.augment import synonyms, wordnet
 
 P = 0.25
 """The paper's probability, of a word (methods 1 and 2) or of a batch (method 3)."""
@@ -30,9 +30,11 @@ def main() -> None:
     columns = pd.read_csv(path, dtype=str, keep_default_na=False)
     texts = columns[["sent0", "sent1", "hard_neg"]].stack().unique().tolist()
     words = sum(len(re.findall(r"[^\W\d_]+", text)) for text in texts)
+    folder = wordnet.find_nltk_data(options.data)
+    keep = synonyms.words_of(synonyms.KEEP)
     rows = []
     for senses in ("first", "all"):
-        tagged = wordnet.tag(texts, wordnet.WordNet(wordnet.find_nltk_data(options.data), senses))
+        tagged = wordnet.tag(texts, wordnet.WordNet(folder, senses, keep))
         for method, kinds in wordnet.KINDS.items():
             of_method = tagged.only(kinds)
             replaceable = len(of_method.spans)
