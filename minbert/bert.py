@@ -175,5 +175,9 @@ def _check_ids(name: str, ids: Tensor, rows: int) -> None:
     """Raises `UserError` for ids that have no row in an embedding; on a GPU such a lookup would end the process."""
     if ids.is_floating_point() or ids.is_complex():
         raise UserError(f"{name} are {str(ids.dtype).removeprefix('torch.')}; ids are integers")
-    if ids.numel() and (ids.min() < 0 or ids.max() >= rows):
-        raise UserError(f"{name} reach from {ids.min()} to {ids.max()}; the encoder embeds 0 to {rows - 1}")
+    if not ids.numel():
+        return
+    # the only device sync of this check
+    low, high = torch.stack(ids.aminmax()).tolist()
+    if low < 0 or high >= rows:
+        raise UserError(f"{name} reach from {low} to {high}; the encoder embeds 0 to {rows - 1}")

@@ -63,12 +63,11 @@ def require_file(path: Path, flag: str = "") -> Path:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The content of a TOML file. Raises `UserError` if it cannot be read."""
+    require_file(path)
     try:
-        return tomllib.loads(require_file(path).read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
-    except UserError:
-        raise
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not a TOML file: {error}") from error
 
@@ -102,7 +101,10 @@ def make_folder(path: Path) -> None:
 
 
 def _temporary(path: Path, ending: str = "tmp") -> Path:
-    """A free name that matches `TEMPORARY`, in the folder of `path`: only within a file system is a rename atomic."""
+    """A free name that matches `TEMPORARY`, in the folder of `path`: only within a file system is a rename atomic.
+
+    A link of this name is deleted, so that what it points to is not written.
+    """
     temporary = path.with_name(f".{path.name}.minbert-{os.getpid()}.{ending}")
     remove(temporary)  # what a killed process with the same PID has left
     return temporary
@@ -140,8 +142,6 @@ def replacing(path: Path) -> Iterator[Path]:
         raise UserError(f"{path}: is not a regular file, so it cannot be replaced")
     temporary = _temporary(path)
     try:
-        # exclusively: a link that was put there meanwhile is not followed
-        temporary.touch(exist_ok=False)
         yield temporary
         # before the rename: after a power loss the name could otherwise point to an empty file
         sync(temporary)

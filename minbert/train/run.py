@@ -77,7 +77,7 @@ class RunFolder:
         created = [folder for folder in self._lock_file.parents if not folder.exists()]
         make_folder(self.path)
         try:
-            with open(self._lock_file, "a+", encoding="utf-8", opener=_open_no_link) as file:
+            with open(self._lock_file, "a+", encoding="utf-8") as file:
                 self._acquire(file)
                 file.truncate(0)
                 file.write(f"process {os.getpid()} on {platform.node()}\n")
@@ -149,14 +149,13 @@ class RunFolder:
             )
         manifest = read_json_object(self._manifest)
         earlier = manifest["settings"]
-        # first, as nearly all settings of another script differ
-        program = earlier.get("program")
-        if program != identity.get("program"):
-            name = str(program).removeprefix("-m ")
+        # first, as nearly all settings of another script differ; runs of earlier versions do not name theirs
+        if "program" in earlier and earlier["program"] != identity.get("program"):
+            name = earlier["program"].removeprefix("-m ")
             raise UserError(f"--resume: {self.path} holds a run of {name}, which was started by: {manifest['command']}")
         changed = []
         for name, value in identity.items():
-            if earlier.get(name) != value:
+            if name != "program" and earlier.get(name) != value:
                 flag = name if " " in name else f"--{name.replace('_', '-')}"
                 changed.append(f"{flag} (was {earlier.get(name)!r}, now {value!r})")
         if inputs is not None:
@@ -292,11 +291,6 @@ class RunFolder:
             return []
         rows = [_parse_row(line) for line in self._metrics.read_bytes().split(b"\n")]
         return [row for row in rows if row is not None]
-
-
-def _open_no_link(path: str, flags: int) -> int:
-    """Open a file, but not what a link points to."""
-    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def _parse_row(line: bytes) -> dict[str, Any] | None:

@@ -97,7 +97,8 @@ def load_initial_encoder(
     """The encoder of `--weights`, or of another `source` that `flag` names, on a device; prints what is read and why.
 
     `origin` says where the encoder comes from, if that is known.
-    The pooler is `--pooler`, else the one that the folder names, else BERT's own. Raises `UserError`.
+    The pooler is `--pooler`, else the one that the folder names, else BERT's pooling layer; `Encoder.load` has the mean
+    in the last case. Raises `UserError`, also if the pooler is BERT's pooling layer and the weights have none.
     """
     source = source or settings.weights
     if not source:
@@ -105,6 +106,8 @@ def load_initial_encoder(
     model, tokenizer, folder = load_encoder(source, flag, settings.encoder_dropout)
     saved = weights.saved_pooler(folder)
     pooler = settings.pooler or saved or "pooler"
+    if pooler == "pooler" and model.pooler_dense is None:
+        raise UserError(f"{flag} {source}: the weights have no pooling layer; choose another pooler: --pooler mean")
     reason = f"as saved with {source}"
     if not saved:
         reason = f"BERT's pooling layer, as {source} names none"

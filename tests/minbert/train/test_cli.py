@@ -6,12 +6,16 @@ python -m pytest --import-mode=importlib tests/minbert/train/test_cli.py
 import errno
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
+from transformers import AutoTokenizer, BertModel
 
 from minbert.errors import UserError, one_of
 from minbert.train import cli, start
+from minbert.train.settings import EncoderSettings
 
 
 def test_names_ignore_case_or_suggest() -> None:
@@ -31,6 +35,16 @@ def test_number_format_without_fast_bf16(monkeypatch: pytest.MonkeyPatch, capsys
         monkeypatch.setattr("minbert.precision.supports_bf16", lambda device: False)
         assert start.number_format("auto", torch.device("cpu")) == "fp32"
         assert ("by AMX crash" in capsys.readouterr().err) == crashes
+
+
+def test_pooler_that_weights_lack_is_refused(tiny: Path, tmp_path: Path) -> None:
+    BertModel.from_pretrained(tiny, add_pooling_layer=False).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(tiny).save_pretrained(tmp_path)
+    settings = EncoderSettings(weights=str(tmp_path), max_length=0)
+    device = torch.device("cpu")
+    with pytest.raises(UserError, match=f"^--weights {tmp_path}: the weights have no pooling layer.*: --pooler mean$"):
+        start.load_initial_encoder(settings, device)
+    assert start.load_initial_encoder(replace(settings, pooler="mean"), device).pooler == "mean"
 
 
 ERRORS = [

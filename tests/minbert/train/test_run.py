@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -29,19 +30,6 @@ def test_locked_folder_names_its_holder(tmp_path: Path) -> None:
             pass
         assert (tmp_path / "run").is_dir()
     assert not (tmp_path / "run").exists(), "nothing was written into it"
-
-
-def test_lock_follows_no_link(tmp_path: Path) -> None:
-    """Its name can be predicted, so in a folder of several users another may have put a link there."""
-    (tmp_path / "thesis").write_text("mine")
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / ".minbert.lock").symlink_to(tmp_path / "thesis")
-    with (
-        pytest.raises(OSError, match=r"run/\.minbert\.lock"),
-        RunFolder.open(tmp_path / "run", resume=False, identity={}),
-    ):
-        pass
-    assert (tmp_path / "thesis").read_text() == "mine"
 
 
 def test_resuming_works_without_locks(
@@ -88,6 +76,19 @@ def test_folder_of_others_is_refused(tmp_path: Path) -> None:
         RunFolder.open(tmp_path, resume=True, identity={}),
     ):
         pass
+
+
+def test_program_is_compared_if_the_run_names_it(tmp_path: Path) -> None:
+    """A run of an earlier version does not."""
+    identity = {"lr": 0.1, "program": "pretrain_cbcl.py"}
+    for program, error in (({}, None), ({"program": "-m tasks.x"}, "holds a run of tasks.x, which")):
+        folder = tmp_path / str(error)
+        RunFolder(folder).start_session(MANIFEST | {"settings": {"lr": 0.1, **program}})
+        run = RunFolder(folder, resume=True)
+        with pytest.raises(UserError, match=error) if error else nullcontext():
+            run.check(identity)
+        with pytest.raises(UserError, match=error or r"other settings or data: --lr \(was 0.1, now 0.2\)$"):
+            run.check(identity | {"lr": 0.2})
 
 
 def test_repeated_rows_are_forgotten(toy: Any, run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
