@@ -107,7 +107,7 @@ def train(run: OpenRun[MultitaskSettings]) -> None:
     record.save(folder, multitask.tasks, predictions, paths)
     evaluate.save_scores(folder, scores, state, training.keep)
     state_dict = initial.model.state_dict()
-    kept = modules.kept_by_training(initial.folder)
+    kept = modules.settings_kept_by_training(initial.folder)
     weights.save(folder / "encoder", state_dict, initial.config, initial.tokenizer, initial.pooler, kept)
     cli.say(f"\n{evaluate.as_text(scores, state, state.kept_weights(training, steps.total))}")
     run.folder.record_step(state.step)

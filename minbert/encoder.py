@@ -107,7 +107,7 @@ class Encoder:
         model = accelerate(BertModel.from_pretrained(folder))
         tokenizer = Tokenizer.load(folder)
         tokenizer.check_fits(model.config.vocab_size, str(folder))
-        pipeline = modules.read(folder)
+        pipeline = modules.read_pipeline(folder)
         if max_length is None:
             max_length = pipeline.max_length
         try:

@@ -47,9 +47,9 @@ def open_with_transformers(source: str, label: str) -> Opened:
         files = Path(source)
         if not local:
             files = Path(snapshot_download(source, allow_patterns=_SETTINGS, local_files_only=offline))
-        pipeline = modules.read(files)
+        pipeline = modules.read_pipeline(files)
         options: dict[str, Any] = {"local_files_only": offline, "trust_remote_code": False}
-        rows = modules.listed(files)
+        rows = modules.list_modules(files)
         transformer = rows[0][1] if rows else files
         if transformer != files:
             # older versions of sentence-transformers have given it a folder of its own
@@ -101,8 +101,8 @@ def _read_model(source: str, options: dict[str, Any]) -> tuple[BertConfig, dict[
     if problems:
         raise UserError(f"the weights do not fit config.json: {'; '.join(problems[:10])}")
     # transformers draws random weights for what it does not find
-    found = {name: tensor for name, tensor in theirs.state_dict().items() if name not in report["missing_keys"]}
-    return config, found
+    tensors = {name: tensor for name, tensor in theirs.state_dict().items() if name not in report["missing_keys"]}
+    return config, tensors
 
 
 def _read_tokenizer(source: str, options: dict[str, Any], *, lowercase: bool) -> tuple[Tokenizer, int]:

@@ -112,13 +112,13 @@ class Pipeline:
         return len(self.layers) > 0 and isinstance(self.layers[-1], Normalize)
 
 
-def record(folder: Path) -> dict[str, Any]:
+def read_record(folder: Path) -> dict[str, Any]:
     """The content of a folder's `minbert.json`; empty without one."""
     path = folder / RECORD
     return read_json_object(path) if path.is_file() else {}
 
 
-def listed(folder: Path) -> list[tuple[str, Path]]:
+def list_modules(folder: Path) -> list[tuple[str, Path]]:
     """Kind and folder of each module in `modules.json`, in order; empty without this file."""
     if not (folder / "modules.json").is_file():
         return []
@@ -130,21 +130,21 @@ def listed(folder: Path) -> list[tuple[str, Path]]:
     return modules
 
 
-def read(folder: Path) -> Pipeline:
+def read_pipeline(folder: Path) -> Pipeline:
     """Read sentence-transformers' files of a folder, as it does: without `modules.json` the others do not count.
 
     Raises `UserError` for a module or a setting with which vectors would differ from sentence-transformers'.
     """
-    modules = listed(folder)
+    modules = list_modules(folder)
     if not modules:
-        return Pipeline(record(folder).get("pooler"), max_length=_tokenizer_length(folder))
+        return Pipeline(read_record(folder).get("pooler"), max_length=_tokenizer_length(folder))
     kinds = [kind for kind, _ in modules]
     if kinds[0] != "Transformer" or "Pooling" not in kinds:
         raise UserError(f"{folder / 'modules.json'}: no Transformer with a Pooling: {', '.join(kinds)}")
     transformer = _transformer_settings(modules[0][1])
     after = kinds.index("Pooling") + 1
     pooling = read_json_object(modules[after - 1][1] / "config.json")
-    pooler = record(folder).get("pooler")
+    pooler = read_record(folder).get("pooler")
     if pooler is None:
         pooler = _pooler(folder, modules[1:after], transformer)
     elif one_of(pooler, POOLERS, f"{folder / RECORD}: pooler") == "pooler":
@@ -210,14 +210,14 @@ def _transformer_settings(folder: Path) -> dict[str, Any]:
 def _pooler(folder: Path, modules: list[tuple[str, Path]], transformer: dict[str, Any]) -> str:
     """The pooler that computes the same as the modules between the transformer and the pooled vector."""
     pooler = _pooling_mode(modules[-1][1] / "config.json")
-    for kind, place in modules[:-1]:
+    for kind, path in modules[:-1]:
         if kind != "WeightedLayerPooling":
             raise UserError(f"{folder / 'modules.json'}: the module {kind} is not supported")
         if not transformer["output_hidden_states"]:
             continue  # sentence-transformers has no other layers to average then
-        layers = _averaged_layers(place, transformer["num_hidden_layers"])
+        layers = _averaged_layers(path, transformer["num_hidden_layers"])
         if layers is None or pooler != "mean":
-            raise UserError(f"{place}: these weights of layers are none of {', '.join(AVERAGES)} over the mean")
+            raise UserError(f"{path}: these weights of layers are none of {', '.join(AVERAGES)} over the mean")
         pooler = layers
     return pooler
 
@@ -280,7 +280,7 @@ def _tensors(folder: Path) -> dict[str, Tensor]:
     return load_state_dict(str(folder / "pytorch_model.bin"), weights_only=True)
 
 
-def described(
+def describe_modules(
     pooler: str, pipeline: Pipeline, tensors: dict[str, Tensor], config: BertConfig
 ) -> Iterator[tuple[str, dict[str, Any], dict[str, Tensor]]]:
     """The modules that sentence-transformers needs after its Transformer: kind, config and weights of each.
@@ -319,8 +319,8 @@ def described(
         yield type(layer).__name__, layer.config, layer.state_dict()
 
 
-def kept_by_training(folder: Path) -> Pipeline:
+def settings_kept_by_training(folder: Path) -> Pipeline:
     """What a trained encoder keeps of the folder that training started from: longest input and normalisation."""
-    pipeline = read(folder)
+    pipeline = read_pipeline(folder)
     layers = nn.Sequential(Normalize()) if pipeline.normalizes else nn.Sequential()
     return Pipeline(layers=layers, max_length=pipeline.max_length)

@@ -147,7 +147,7 @@ def read(folder: Path, model: nn.Module) -> dict[str, Tensor]:
         raise UserError(f"{folder}: no model.safetensors")
     state = matched(load_safetensors(path), model, path)
     # other programs' folders have no record
-    recorded = modules.record(folder).get("sha256")
+    recorded = modules.read_record(folder).get("sha256")
     if recorded is not None and recorded != sha256(folder):
         raise UserError(f"{path}: damaged or replaced: its SHA-256 is not the one in {modules.RECORD}")
     return state
@@ -229,9 +229,9 @@ def _write_modules(
         transformer_config["config_args"] = {"output_hidden_states": True}
     write_json(folder / "sentence_bert_config.json", transformer_config)
     rows = [{"idx": 0, "name": "0", "path": "", "type": _module_type("Transformer")}]
-    for number, (kind, module_config, parameters) in enumerate(
-        modules.described(pooler, pipeline, tensors, config), start=1
-    ):
+    after_transformer = modules.describe_modules(pooler, pipeline, tensors, config)
+    for number, module in enumerate(after_transformer, start=1):
+        kind, module_config, parameters = module
         name = f"{number}_{kind}"
         rows.append({"idx": number, "name": str(number), "path": name, "type": _module_type(kind)})
         (folder / name).mkdir()
@@ -269,7 +269,7 @@ def saved_pooler(folder: Path) -> str | None:
     Warns of what sentence-transformers and `Encoder` do with this folder, but training leaves out: layers over the
     pooled vector, except its scaling to length 1, and a prompt before every text.
     """
-    pipeline = modules.read(folder)
+    pipeline = modules.read_pipeline(folder)
     left_out = [type(layer).__name__ for layer in pipeline.layers if not isinstance(layer, modules.Normalize)]
     if pipeline.default_prompt_name is not None:
         left_out.append(f"the prompt {pipeline.default_prompt_name}")

@@ -357,7 +357,7 @@ def fit_and_save(
 
     folder = run.folder.path
     state_dict = initial.model.state_dict()
-    kept_settings = modules.kept_by_training(initial.folder)
+    kept_settings = modules.settings_kept_by_training(initial.folder)
     weights.save(folder / "encoder", state_dict, initial.config, initial.tokenizer, model.pooler, kept_settings)
     last_loss = evaluation.last_epoch_loss(run.folder.metrics(), steps)
     scores: dict[str, Any] = {}

@@ -158,7 +158,7 @@ def test_training_leaves_layers_and_prompts_out(saved: Callable[[str], Path], tm
     with pytest.warns(UserWarning, match="Dense, the prompt q is left out"):
         assert weights.saved_pooler(folder) == "mean"
     model = BertModel.from_pretrained(folder)
-    kept = modules.kept_by_training(folder)
+    kept = modules.settings_kept_by_training(folder)
     weights.save(tmp_path / "run", model.state_dict(), model.config, Tokenizer.load(folder), "mean", kept)
     export = SentenceTransformer(str(tmp_path / "run"), device="cpu")
     assert export.max_seq_length == 20 and export.get_embedding_dimension() == 32
@@ -168,7 +168,7 @@ def test_training_leaves_layers_and_prompts_out(saved: Callable[[str], Path], tm
 
 
 def test_packaged_minilm_is_known(minilm: Path) -> None:
-    pipeline = modules.read(minilm)
+    pipeline = modules.read_pipeline(minilm)
     assert (pipeline.pooler, pipeline.max_length, pipeline.normalizes) == ("mean", 256, True)
 
 
