@@ -2,8 +2,8 @@
 
 oneDNN compiles a kernel for every new shape (some 4 ms each), and a ragged batch has a new number of tokens at every
 step. In training, zero rows therefore round the height of a product up to one of few values. They belong to no sentence
-and are dropped from its result. On two cores of an Intel Xeon with AMX, where tall products are faster than short ones,
-a step of 32 Quora pairs takes 0.93 times as long as with blocks of rows that need no rounding.
+and are dropped from its result. A product is not cut into blocks of rows, as tall products are faster than short ones
+with AMX.
 
 torch reorders an ordinary weight at every product and casts it if the product is in bf16; in fp32 it uses a library
 that is slower on some processors. Packed weights are cast once and stored in oneDNN's blocked layout, and GELU is fused
