@@ -97,9 +97,9 @@ def sharded(folder: Path) -> None:
     assert len(list(folder.glob("model-*.safetensors"))) > 1
 
 
-def half(folder: Path, dtype: torch.dtype = torch.float16) -> None:
+def half(folder: Path) -> None:
     plain(folder)
-    transformers.BertModel.from_pretrained(folder).to(dtype).save_pretrained(folder)
+    transformers.BertModel.from_pretrained(folder).half().save_pretrained(folder)
 
 
 def old_names(folder: Path) -> None:
@@ -160,11 +160,6 @@ def added_tokens(folder: Path) -> None:
     edit(folder / "added_tokens.json", **{"<e1>": len(PIECES), "[unused]": len(PIECES) + 1})
 
 
-def added_in_config(folder: Path) -> None:
-    token = {"lstrip": False, "normalized": False, "rstrip": False, "single_word": False, "special": True}
-    with_vocabulary(folder, added_tokens_decoder={str(len(PIECES)): token | {"content": "<e1>"}})
-
-
 def more_special_tokens(folder: Path) -> None:
     with_vocabulary(folder)
     edit(folder / "special_tokens_map.json", additional_special_tokens=["<e1>", "<E1>"], unk_token="[UNK]")
@@ -181,7 +176,7 @@ def library(folder: Path, *later: Any, pooling: str = "mean", **options: Any) ->
     """A folder saved by sentence-transformers."""
     source = plain(folder.with_name("source"))
     modules = [models.Transformer(str(source)), models.Pooling(32, pooling), *later]
-    SentenceTransformer(modules=modules, device="cpu", **options).save(str(folder))
+    SentenceTransformer(modules=modules, device="cpu", **options).save(str(folder), create_model_card=False)
     return folder
 
 
@@ -232,7 +227,8 @@ def layers(folder: Path, weights: tuple[float, ...]) -> None:
     transformer = models.Transformer(str(source), config_args={"output_hidden_states": True})
     layer_weights = torch.nn.Parameter(torch.tensor(weights))
     pooling = models.WeightedLayerPooling(32, 3, layer_start=4 - len(weights), layer_weights=layer_weights)
-    SentenceTransformer(modules=[transformer, pooling, models.Pooling(32)], device="cpu").save(str(folder))
+    modules = [transformer, pooling, models.Pooling(32)]
+    SentenceTransformer(modules=modules, device="cpu").save(str(folder), create_model_card=False)
     edit(folder / "config.json", output_hidden_states=True)
 
 
@@ -249,43 +245,36 @@ def saved_again(folder: Path, pooler: str) -> None:
     """A folder that this project saved, and sentence-transformers saved again."""
     exported(folder.with_name("ours"), pooler)
     again = SentenceTransformer(str(folder.with_name("ours")), device="cpu")
-    again.save(str(folder))
+    again.save(str(folder), create_model_card=False)
     if pooler.startswith("avg"):
         edit(folder / "config.json", output_hidden_states=True)
 
 
 KINDS: dict[str, Callable[[Path], Any]] = {
     "transformers: safetensors, tokenizer.json": plain,
-    "transformers: vocab.txt": with_vocabulary,
     "transformers: pytorch_model.bin": pickled,
     "transformers: safetensors in shards": sharded,
     "transformers: fp16": half,
-    "transformers: bf16": lambda folder: half(folder, torch.bfloat16),
     "transformers: prefix bert., gamma and beta, position_ids": old_names,
     "transformers: with a classifier": lambda folder: plain(folder, transformers.BertForSequenceClassification),
-    "transformers: with a masked-language head": lambda folder: plain(folder, transformers.BertForMaskedLM),
     "transformers: with both heads of pre-training": lambda folder: plain(folder, transformers.BertForPreTraining),
     "transformers: without pooling layer": lambda folder: plain(folder, add_pooling_layer=False),
     "do_lower_case false beside tokenizer.json": lambda folder: rules(folder, do_lower_case=False),
-    "strip_accents false beside tokenizer.json": lambda folder: rules(folder, strip_accents=False),
-    "tokenize_chinese_chars false beside tokenizer.json": lambda folder: rules(folder, tokenize_chinese_chars=False),
+    "strip_accents and tokenize_chinese_chars false beside tokenizer.json": lambda folder: rules(
+        folder, strip_accents=False, tokenize_chinese_chars=False
+    ),
     "vocab.txt, cased": lambda folder: with_vocabulary(folder, do_lower_case=False),
     "PreTrainedTokenizerFast in tokenizer_config.json": lambda folder: cased(
         folder, "tokenizer_config.json", "PreTrainedTokenizerFast"
     ),
-    "PreTrainedTokenizerFast in config.json": lambda folder: cased(folder, "config.json", "PreTrainedTokenizerFast"),
-    "DistilBertTokenizer": lambda folder: cased(folder, "tokenizer_config.json", "DistilBertTokenizer"),
     "ElectraTokenizerFast in config.json": lambda folder: cased(folder, "config.json", "ElectraTokenizerFast"),
     "byte-pair encoding": bpe,
     "unigrams with <s> and </s>": unigram,
     "added_tokens.json": added_tokens,
-    "added_tokens_decoder": added_in_config,
     "additional_special_tokens": more_special_tokens,
     "added tokens in tokenizer.json": added_by_transformers,
-    "max_len": lambda folder: with_vocabulary(folder, max_len=16),
     "model_max_length": lambda folder: rules(folder, model_max_length=16),
     "vocab.txt with CRLF": lambda folder: with_vocabulary(folder, "\r\n".join(PIECES) + "\r\n"),
-    "vocab.txt with a blank last line": lambda folder: with_vocabulary(folder, "\n".join(PIECES) + "\n\n"),
     "vocab.txt with a piece twice": lambda folder: with_vocabulary(folder, "\n".join([*PIECES, "cat"]) + "\n"),
     "sentence-transformers: mean": library,
     "sentence-transformers: cls": lambda folder: library(folder, pooling="cls"),
@@ -295,9 +284,7 @@ KINDS: dict[str, Callable[[Path], Any]] = {
     "do_lower_case in sentence_bert_config.json": lowercased,
     "default prompt": lambda folder: library(folder, prompts={"query": "The cat: "}, default_prompt_name="query"),
     "truncate_dim": lambda folder: library(folder, truncate_dim=10),
-    "Normalize": lambda folder: library(folder, models.Normalize()),
     "Normalize, truncate_dim": lambda folder: library(folder, models.Normalize(), truncate_dim=10),
-    "Dense": lambda folder: library(folder, dense(folder)),
     "Dense in pytorch_model.bin": pickled_dense,
     "Dense without bias and activation, Normalize": lambda folder: library(
         folder, dense(folder, bias=False, activation_function=None), models.Normalize()
@@ -306,14 +293,25 @@ KINDS: dict[str, Callable[[Path], Any]] = {
     "Dense, LayerNorm, Dense": lambda folder: library(
         folder, dense(folder, 32), models.LayerNorm(32), dense(folder, activation_function=torch.nn.GELU())
     ),
-    "Dropout": lambda folder: library(folder, models.Dropout(0.5)),
+    "Dropout, Normalize": lambda folder: library(folder, models.Dropout(0.5), models.Normalize()),
     "WeightedLayerPooling of the last two layers": lambda folder: layers(folder, (1.0, 1.0)),
-    "saved here: mean": lambda folder: exported(folder, "mean"),
     "saved here: pooler": lambda folder: exported(folder, "pooler"),
     "saved here: avg-first-last": lambda folder: exported(folder, "avg-first-last"),
     "saved here, then by sentence-transformers: pooler": lambda folder: saved_again(folder, "pooler"),
     "saved here, then by sentence-transformers: avg-static-last": lambda folder: saved_again(folder, "avg-static-last"),
 }
+
+OTHER_FILES = {
+    *("transformers: pytorch_model.bin", "transformers: safetensors in shards"),
+    *("transformers: fp16", "transformers: prefix bert., gamma and beta, position_ids"),
+    *("transformers: with a classifier", "transformers: with both heads of pre-training"),
+    *("ElectraTokenizerFast in config.json", "vocab.txt with CRLF", "sentence-transformers: mean"),
+    *("sentence-transformers 2: max_seq_length", "sentence-transformers 2: 0_Transformer"),
+    *("Dense in pytorch_model.bin", "saved here, then by sentence-transformers: pooler"),
+    "saved here, then by sentence-transformers: avg-static-last",
+}
+"""Kinds that differ from another one in their files only: what is saved here of them is saved of the other one, too."""
+assert KINDS.keys() > OTHER_FILES
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -331,6 +329,8 @@ def test_vectors_equal_sentence_transformers(kind: str, tmp_path: Path, record_p
     assert difference <= 1e-5
     assert mine.max_length == theirs.max_seq_length
     assert mine.get_sentence_embedding_dimension() == theirs.get_embedding_dimension()
+    if kind in OTHER_FILES:
+        return
     # what is saved here of it gives the same vectors there
     mine.save(tmp_path / "saved")
     again = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
