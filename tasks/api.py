@@ -10,7 +10,7 @@ run.predict("reviews", ["What a lovely shop."])
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ class TrainedRun:
 
     folder: Path
     scores: Mapping[str, Any]
-    predictor: predict.Predictor
+    predictor: predict.Predictor = field(repr=False)
 
     def predict(self, task: str, inputs: Sequence[Any]) -> pd.DataFrame:
         """A row for each text or pair of texts: `prediction`, the name of a class or a score, and each `p(class)`.
@@ -45,6 +45,8 @@ class TrainedRun:
         Raises `UserError` for a task that the run has no head for, and for other inputs.
         """
         head = self.predictor.task(task)
+        if isinstance(inputs, str):
+            inputs = [inputs]
         if not head.classes:
             return pd.DataFrame({"prediction": self.predictor.predict(task, inputs)})
         probabilities = self.predictor.predict_proba(task, inputs)

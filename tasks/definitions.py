@@ -165,7 +165,7 @@ def text_keys(count: int) -> tuple[str, ...]:
 def _task_name(path: Path) -> str:
     """The name of the file, which must be able to name a head, a row of metrics and a file."""
     if not can_name_task(path.stem):
-        raise UserError(f"{path}: {path.stem!r} cannot be the name of a task; rename the file, such as reviews.toml")
+        raise UserError(f"{path}: {path.stem!r} names another task, or has spaces or signs; rename the file")
     return path.stem
 
 

@@ -46,6 +46,8 @@ def write_task(source: Path) -> Path:
         missing = "texts" if not texts else "labels"
         raise UserError(f"--new-task {source}: no column looks like {missing}: it has {format_list(names)}")
     labels = sorted(set(columns[label]) - {""})
+    if label in labels:
+        raise UserError(f"--new-task {source}: the first line has the label {label!r}, so it is no header; add one")
     are_numbers = all(map(is_number, labels))
     are_scores = are_numbers and (len(labels) > _SCORES or any(not float(text).is_integer() for text in labels))
     kind = "classification"

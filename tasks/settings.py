@@ -190,13 +190,16 @@ def resolve_defaults(parsed: Parsed[MultitaskSettings]) -> Parsed[MultitaskSetti
 
     Training starts from the encoder that stage one has left, if it is there, and if neither a flag nor the preset names
     another; `--encoder ""` is such a flag. The heads alone are trained with a higher learning rate. With `--from` pairs
-    are read as by the heads of that run. Raises `UserError` if it is no finished run.
+    are read as by the heads of that run, and its tasks are trained, unless `--tasks` names others. Raises `UserError`
+    if it is no finished run.
     """
     chosen = {*parsed.overrides, *PRESETS["multitask_train.py"][parsed.preset].values}
     changes: dict[str, Any] = {}
     from_run = parsed.settings.encoder.from_run
     if from_run:
         changes["pairs"] = _pairs_of_run(parsed, expand_user(from_run))
+        if "tasks" not in chosen:
+            changes["tasks"] = read_json_object(expand_user(from_run) / "manifest.json")["all_settings"]["tasks"]
     elif not chosen & {"encoder", "weights"} and expand_user(STAGE_ONE).is_dir():
         changes["encoder"] = STAGE_ONE
     if parsed.settings.model.freezes_encoder and "lr" not in chosen:

@@ -87,28 +87,14 @@ def read(tasks: Sequence[Task], files: Paths, settings: MultitaskSettings, token
                 )
             if skipped:
                 distributed.note(f"{path}: {skipped:,} of {rows:,} rows skipped (listed in manifest.json)")
-        dev = data["dev"][task.name]
-        _warn_if_dev_is_in_train(data["train"][task.name].cache, dev.cache)
-        if task.paths:
-            data["dev"][task.name] = _with_duplicates(data["train"][task.name].cache, dev)
+        data["dev"][task.name] = _with_duplicates(data["train"][task.name].cache, data["dev"][task.name])
     return data
 
 
-def _warn_if_dev_is_in_train(train: TokenCache, dev: TokenCache) -> None:
-    """Warn if one file has all texts of the other: dev scores are then those of training rows."""
-    train_texts = set(train.texts)
-    dev_texts = set(dev.texts)
-    if dev_texts <= train_texts or train_texts <= dev_texts:
-        distributed.note(
-            f"all texts of one of {dev.source} and {train.source} are in the other: the dev scores are those of "
-            "training rows"
-        )
-
-
 def _with_duplicates(train: TokenCache, dev: Examples) -> Examples:
-    """The dev rows of a user's own file, with the number of those whose texts are a training row's; says so if any."""
-    keys = {tuple(map(readers.text_key, row.texts)) for row in train.rows()}
-    count = sum(tuple(map(readers.text_key, row.texts)) in keys for row in dev.cache.rows())
+    """The dev rows, with the number of those whose texts are a training row's, for the manifest; says so if any."""
+    train_texts = {tuple(row.texts) for row in train.rows()}
+    count = sum(tuple(row.texts) in train_texts for row in dev.cache.rows())
     if count:
         distributed.note(f"{dev.cache.source}: {count:,} of {len(dev):,} dev rows have the texts of a training row")
     return replace(dev, cache=replace(dev.cache, report=dev.cache.report | {"in_train": count}))

@@ -378,5 +378,6 @@ def _missing(name: str, folder: Path) -> str:
     needed, command = DEV_SETS[name]
     return (
         f"--sts-dev {name}: {folder} does not hold {needed}; python data/get_data.py {command} fetches the usual files "
-        f"into data/; or choose other pairs with --sts-dev: {', '.join(alternatives)}, or a file of scored pairs"
+        f"into data/; or choose other pairs with --sts-dev: {', '.join(alternatives)}, "
+        "a file of scored pairs, or none (with --keep last)"
     )

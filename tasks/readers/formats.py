@@ -18,7 +18,7 @@ import pandas as pd
 from minbert.errors import UserError, reason
 from minbert.files import require_file
 from tasks.readers.kinds import Request, fit
-from tasks.readers.table import Record, open_table, read_lines, text_of
+from tasks.readers.table import Record, open_table, read_lines, refuse_binary, text_of
 
 Records = Iterable[tuple[int, Record]]
 """Lines with their records; of a JSON array or Parquet numbers of records, from 1."""
@@ -32,6 +32,7 @@ def read_records(path: Path, kind: str) -> tuple[list[str], Records]:
     """
     if _is_parquet(require_file(path)):
         return _frame_records(_read_parquet(path))
+    refuse_binary(path)
     if _first_line(path).startswith("["):
         array = _read_array(path)
         return list(dict.fromkeys(chain.from_iterable(array))), enumerate(array, 1)

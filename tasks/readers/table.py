@@ -76,16 +76,21 @@ class Table:
             yield line, dict(zip(names, cells, strict=False))
 
 
-def open_table(path: Path) -> Table:
-    """Read a file's first line that is not blank.
-
-    Raises `UserError` if the file is missing or empty, or is of a format that is not read.
-    """
+def refuse_binary(path: Path) -> None:
+    """Raises `UserError` if a file is missing, or is of a known binary format, with its name."""
     with open_bytes(require_file(path)) as file:
         start = file.read(4)
     for first_bytes, name in _BINARY.items():
         if start.startswith(first_bytes):
             raise UserError(f"{path}: is {name}; write the rows as CSV, TSV or JSON lines")
+
+
+def open_table(path: Path) -> Table:
+    """Read a file's first line that is not blank.
+
+    Raises `UserError` if the file is missing or empty, or is of a format that is not read.
+    """
+    refuse_binary(path)
     line = next((line for line in read_lines(path) if line.strip()), None)
     if line is None:
         raise UserError(f"{path}: the file is empty")

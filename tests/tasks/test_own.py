@@ -240,7 +240,7 @@ def test_mistake_in_rows_names_line(make: Callable[..., OwnTask], tmp_path: Path
     with pytest.raises(UserError, match=r"r\.csv\.gz: is named \.gz, but is not a whole gzip archive"):
         make(train="r.csv.gz", **REVIEWS)
     for name in ("train", "dev_norm", "sst", "a.b"):
-        with pytest.raises(UserError, match="cannot be the name of a task; rename the file"):
+        with pytest.raises(UserError, match="names another task, or has spaces or signs; rename the file"):
             make(name=name, train="r.csv", **REVIEWS)
 
 
@@ -328,3 +328,20 @@ def test_new_task_finds_dev_and_test(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "bare.csv").write_text("number\n1\n2\n")
     with pytest.raises(UserError, match="no column looks like texts: it has 'number'"):
         new_task.write_task(Path("bare.csv"))
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"a fine film,good\na bad one,bad\na good one,good\n", "so it is no header"),
+        (b"PK\x03\x04 more", "an Excel file"),
+    ],
+)
+def test_new_task_names_unfit_files(
+    content: bytes, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "films.csv").write_bytes(content)
+    with pytest.raises(UserError, match=problem):
+        new_task.write_task(tmp_path / "films.csv")
+    assert not (tmp_path / "films.toml").exists()
