@@ -15,7 +15,7 @@ from minbert.train import cli, distributed, loop, plan, start
 from minbert.train.settings import parse
 from minbert.train.start import OpenRun
 from tasks import evaluate, manifests, model, new_task, record, registry, splits
-from tasks.augment.synonyms import synonym_augmentation, synonym_files
+from tasks.augment.synonyms import synonym_augmentation, synonym_files, write_replacements
 from tasks.presets import PRESETS
 from tasks.settings import MultitaskSettings, resolve_defaults
 
@@ -76,6 +76,7 @@ def train(run: OpenRun[MultitaskSettings]) -> None:
         from_run=from_run,
         own_tasks=registry.definitions(tasks),
     )
+    write_replacements(augment)
     rows = ", ".join(f"{task.title} {sizes[task.name]:,}" for task in tasks)
     distributed.say(f"{parameters:,} parameters, {run.describe(initial.model)}")
     distributed.say(

@@ -21,7 +21,7 @@ from minbert.train import cli, distributed, plan, start
 from minbert.train.plan import PlannedBatch
 from minbert.train.settings import DataSettings, Settings, flag, parse, require_range
 from minbert.train.start import OpenRun
-from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files
+from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files, write_replacements
 from tasks.contrastive import curriculum, losses, scoring, triplets
 from tasks.contrastive.curriculum import CurriculumSettings
 from tasks.contrastive.data import FileSettings, find_dev_pairs, require_dev_pairs, with_dev_pairs
@@ -187,6 +187,7 @@ def train(run: OpenRun[PretrainSettings]) -> None:
         training_rows={"nli": paced.row_count},
         curriculum=paced.manifest_entry(),
     )
+    write_replacements(augment)
     if scores is not None and distributed.rank() == 0:
         arrays = {"start positive": scores.positive, "start negative": scores.negative}
         write_atomic(run.folder.path / "cosines.safetensors", save(arrays))

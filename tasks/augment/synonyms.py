@@ -132,6 +132,12 @@ def synonym_augmentation(
     return Synonyms(settings, options.training, tokenizer, tagged, sets, steps, run / "synonyms")
 
 
+def write_replacements(augment: Augmentation[Any]) -> None:
+    """Write what method 3 replaces in the whole plan to the run's folder, once it has begun; nothing for the others."""
+    if isinstance(augment, Synonyms) and augment.settings.synonyms == "3" and distributed.rank() == 0:
+        augment.write_replacements()
+
+
 def first_replacements(tagged: Tagged, texts: Sequence[str]) -> dict[str, str]:
     """Some replaceable words, in the order of the texts, each with its first synonym."""
     replacements: dict[str, str] = {}
@@ -230,8 +236,8 @@ class Synonyms:
 
     Methods 1 and 2 rewrite a whole set before training, or before each epoch with `--synonyms-grow` (epoch t of T has
     the probability p * t / T, after SelfCCL's linear pacing function, section 4.3.2), and write the texts before and
-    after to `folder` for inspection. Method 3 rewrites the rows of a batch in the step; what the whole plan replaces
-    is written at the first step: each word with its synonym, how often, and the text in which it comes first.
+    after to `folder` for inspection. Method 3 rewrites the rows of a batch in the step; `write_replacements` writes
+    what the whole plan replaces.
     """
 
     settings: SynonymSettings
@@ -242,15 +248,11 @@ class Synonyms:
     steps: Plan
     folder: Path
     _rewritten: dict[str, tuple[int, Ids]] = field(default_factory=dict, repr=False)
-    _has_written: bool = False
 
     def __call__(self, examples: E, batch: PlannedBatch) -> E:
         """The examples with the texts changed for this step."""
         epoch = self._epoch(batch)
         if self.settings.synonyms == "3":
-            if not self._has_written:
-                self._write_replacements()
-                self._has_written = True
             new_texts = {}
             for key, (text, changes) in self._changes_of_batch(examples.cache, batch, epoch).items():
                 new_texts[key] = splice(text, changes)
@@ -294,10 +296,15 @@ class Synonyms:
                     changes_of_texts[row, column] = text, changes
         return changes_of_texts
 
-    def _write_replacements(self) -> None:
-        """Method 3: write a table of every set's replacements over the whole plan, the most frequent first."""
-        if distributed.rank():
+    def write_replacements(self) -> None:
+        """Method 3: write a table of each set's replacements over the whole plan, the most frequent first.
+
+        A line has a word, its synonym, how often it is replaced by it, and the text in which this comes first. Nothing
+        is written if the tables exist, as in a run that is resumed.
+        """
+        if all((self.folder / f"{name}.tsv").exists() for name in self.sets):
             return
+        distributed.say(f"what synonyms replace in {self.steps.total:,} steps is written to {self.folder}")
         counts: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in self.sets}
         first_texts: dict[tuple[str, str, str], str] = {}
         for number in range(self.steps.total):

@@ -19,7 +19,7 @@ from minbert.train.loop import StepContext
 from minbert.train.plan import PlannedBatch
 from minbert.train.settings import Settings, flag, names_in, parse, require_range
 from minbert.train.start import OpenRun
-from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files
+from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files, write_replacements
 from tasks.contrastive import corpora, losses, nli
 from tasks.contrastive.curriculum import shuffled_plan
 from tasks.contrastive.data import find_dev_pairs, require_dev_pairs, with_dev_pairs
@@ -283,6 +283,7 @@ def train(run: OpenRun[ConsertSettings]) -> None:
     augment = synonym_augmentation(options, {"nli": data.train}, initial.tokenizer, steps, run.folder.path)
     inputs = {**data.inputs, **resources}
     start.begin_run(run, initial, inputs, data=data.entry, plan=plan.describe(steps), training_rows={"nli": len(rows)})
+    write_replacements(augment)
     train_step = JointTrainStep if joint else ViewsTrainStep
     fit_and_save(
         run,

@@ -25,7 +25,7 @@ from minbert.train.loop import StepContext
 from minbert.train.plan import PlannedBatch
 from minbert.train.settings import DataSettings, Settings, flag, parse
 from minbert.train.start import InitialEncoder, OpenRun
-from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files
+from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files, write_replacements
 from tasks.contrastive import losses
 from tasks.contrastive.curriculum import shuffled_plan
 from tasks.contrastive.data import (
@@ -294,6 +294,7 @@ def train(run: OpenRun[NliSettings]) -> None:
     augment = synonym_augmentation(options, {"nli": data.train}, initial.tokenizer, steps, run.folder.path)
     inputs = {**data.inputs, **resources}
     start.begin_run(run, initial, inputs, data=data.entry, plan=plan.describe(steps), training_rows={"nli": len(rows)})
+    write_replacements(augment)
     train_step = CrossTrainStep if cross else SoftmaxTrainStep
     # a cross-encoder has trained no vectors of sentences: stage two reads them by the weights it started from
     next_flags = ["--preset", "best", "--sentence-encoder", options.encoder.weights] if cross else []

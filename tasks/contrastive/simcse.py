@@ -17,7 +17,7 @@ from minbert.train.plan import PlannedBatch
 from minbert.train.settings import Settings, flag, names_in, parse, require_range
 from minbert.train.start import OpenRun
 from tasks.augment.punctuation import Punctuation
-from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files
+from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files, write_replacements
 from tasks.contrastive import corpora, losses
 from tasks.contrastive.curriculum import shuffled_plan
 from tasks.contrastive.data import FileSettings, find_dev_pairs, require_dev_pairs, with_dev_pairs
@@ -138,6 +138,7 @@ def train(run: OpenRun[SimcseSettings]) -> None:
         augment = Punctuation(initial.tokenizer, training.seed, options.loss.marks_most, options.loss.marks)
     inputs = {**data.inputs, **resources}
     start.begin_run(run, initial, inputs, data=data.entry, plan=plan.describe(steps), training_rows={"nli": len(rows)})
+    write_replacements(augment)
     config = initial.model.config
     if not (config.hidden_dropout_prob or config.attention_probs_dropout_prob):
         distributed.note("the encoder has no dropout, so both passes of a text are the same (--encoder-dropout)")

@@ -24,6 +24,7 @@ from tasks.augment.synonyms import (
     synonym_augmentation,
     synonym_files,
     words_of,
+    write_replacements,
 )
 from tasks.examples import Examples, unchanged
 from tasks.sampling import plan as sampling_plan
@@ -171,18 +172,24 @@ def written(path: Path) -> dict[tuple[str, int], tuple[str, str]]:
 
 
 def test_method_3_writes_replacements(opened: Make, augmentation: Make, texts_of: Make, tmp_path: Path) -> None:
-    """Those of the whole plan, at its first step, counted from the texts of every step."""
+    """Those of the whole plan, before its first step, counted from the texts of every step; once for all resumes."""
     examples = opened(3)
     rows = list(range(len(examples)))
     steps = Plan([4, 4], lambda epoch: [("nli", np.array(rows))] * 4)
     augment = augmentation("3", examples, 0.5, epochs=2, steps=steps)
+    assert not (tmp_path / "synonyms").exists(), "nothing is written before the run has begun"
+    write_replacements(augment)
+    path = tmp_path / "synonyms" / "nli.tsv"
+    before_training = path.stat().st_mtime_ns
+    write_replacements(augmentation("3", examples, 0.5, epochs=2, steps=steps))
+    assert path.stat().st_mtime_ns == before_training
     counts: Counter[tuple[str, str]] = Counter()
     for number in range(steps.total):
         for (row, column), after in texts_of(augment(examples, steps.at(number)), rows).items():
             before = ROWS[row][column].split()
             counts.update((old, new) for old, new in zip(before, after.split(), strict=True) if old != new)
-        with open(tmp_path / "synonyms" / "nli.tsv", encoding="utf-8", newline="") as file:
-            table = list(csv.DictReader(file, delimiter="\t"))
+    with open(path, encoding="utf-8", newline="") as file:
+        table = list(csv.DictReader(file, delimiter="\t"))
     assert {(line["before"], line["after"]): int(line["times"]) for line in table} == counts and len(counts) > 2
     assert all(line["before"] in line["first text"].split() for line in table)
 
