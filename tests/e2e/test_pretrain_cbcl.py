@@ -192,11 +192,7 @@ def test_training_needs_no_scored_pairs(script: Script, corpora: Path, tmp_path:
         flags += ("--synonyms", "none")
     flags += ("--sts-dev", "none", "--data", tmp_path)
     refused = script(script_of(command), *flags, "--keep", "best", data=False)
-    assert (
-        refused.code == 2
-        and "--sts-dev none and --keep best" in refused.errors[0]
-        and "--keep last" in refused.errors[0]
-    )
+    assert refused.code == 2 and "--sts-dev none and --keep best" in refused.errors[0]
     run = script(script_of(command), *flags, "--keep", "last", "--patience", 0, data=False, report=True)
     assert run.code == 0, run.err
     assert "(--sts-dev none), so similarity is not measured" in run.out
