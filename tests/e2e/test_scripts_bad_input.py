@@ -120,4 +120,4 @@ def test_warnings_name_truncation_and_leaks(script: Script, tmp_path: Path) -> N
     run = script(MULTITASK, *flags, "--sst-dev", tmp_path / "sst.csv")
     assert run.code == 0, run.err
     assert any("1 of 3 inputs" in line and "sst.csv" in line for line in run.err.splitlines()), run.err
-    assert "the dev scores are those of training rows" in run.err
+    assert "3 of 3 dev rows have the texts of a training row" in run.err
