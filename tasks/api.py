@@ -27,8 +27,9 @@ from tasks.presets import PRESETS
 from tasks.readers.rows import SPLITS
 from tasks.settings import MultitaskSettings, resolve_defaults
 
-Tasks = str | Mapping[str, Mapping[str, Any]]
-"""Tasks as `--tasks` names them, or their names with the keys of a task's file, of which files may be data frames."""
+Tasks = str | Mapping[str, Mapping[str, Any] | None]
+"""Tasks as `--tasks` names them, or their names with the keys of a task's file, of which files may be data frames; the
+course's tasks, such as sst, with None."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,12 @@ def train(tasks: Tasks, encoder: str | Path | Encoder = "minilm", **settings: An
     `from_run`, whose encoder takes the place of `encoder`. Data frames, and the weights of an `Encoder`, are kept in
     the cache, where the run finds them again. Raises `UserError` as the command does.
     """
-    words = [tasks] if isinstance(tasks, str) else [_task_file(name, keys) for name, keys in tasks.items()]
+    words = []
+    if isinstance(tasks, str):
+        words.append(tasks)
+    else:
+        for name, keys in tasks.items():
+            words.append(name if keys is None else _task_file(name, keys))
     flags = {"tasks": ",".join(words), **settings}
     # a run to go on with has an encoder
     if not settings.get("from_run"):

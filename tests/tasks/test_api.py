@@ -48,7 +48,9 @@ def test_encoder_keeps_length_and_normalisation(tiny: Path, tmp_path: Path) -> N
     encoder.pipeline.layers.append(Normalize())
     file = ROOT / "data" / "sample" / "own" / "questions.csv"
     task = {"kind": "similarity", "label": "score", "scale": [0, 1], "train": file}
-    run = tasks.train({"questions": task}, encoder, run_dir=tmp_path / "run", **SMALL)
+    data = ROOT / "data" / "sample"
+    run = tasks.train({"questions": task, "sst": None}, encoder, run_dir=tmp_path / "run", data=data, **SMALL)
+    assert set(run.scores) == {"questions", "sst"}
     saved = minbert.Encoder.load(run.folder)
     assert saved.pipeline.normalizes and saved.max_length == 20
     assert run.predict("questions", []).empty
