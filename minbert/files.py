@@ -1,4 +1,4 @@
-"""Files: atomic writes, JSON, and a cache of results computed from files.
+"""Files: atomic writes, JSON, safetensors, and a cache of results computed from files.
 
 A file or folder is written under a temporary name, synced, then renamed. The cache has one safetensors file per key:
 arrays, the key itself, a JSON record and a checksum.
@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import safetensors.torch
 from filelock import FileLock
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
+from torch import Tensor
 
-from minbert.errors import UserError, short_repr
+from minbert.errors import UserError, reason, short_repr
 
 Entry = tuple[dict[str, np.ndarray], dict[str, Any]]
 """The arrays of a cache entry and its JSON record."""
@@ -90,6 +92,16 @@ def sync(path: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def load_safetensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file. Raises `UserError` if it is not one, `OSError` if it cannot be opened."""
+    with open(path, "rb"):  # safetensors reports every failure to open as a missing file
+        pass
+    try:
+        return safetensors.torch.load_file(path)
+    except (SafetensorError, ValueError, LookupError) as error:  # the last two for an unknown type
+        raise UserError(f"{path}: not a readable safetensors file: {reason(error)}") from error
 
 
 def make_folder(path: Path) -> None:

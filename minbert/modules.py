@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from minbert.config import BertConfig
 from minbert.errors import UserError, one_of, short_repr
-from minbert.files import read_json, read_json_object
+from minbert.files import load_safetensors, read_json, read_json_object
 from minbert.pooling import AVERAGES
 from minbert.pooling import NAMES as POOLERS
 
@@ -274,7 +273,7 @@ def _layer(kind: str, folder: Path) -> nn.Module:
 def _tensors(folder: Path) -> dict[str, Tensor]:
     """The weights of a module."""
     if (folder / "model.safetensors").is_file():
-        return safetensors.torch.load_file(folder / "model.safetensors")
+        return load_safetensors(folder / "model.safetensors")
     from transformers.modeling_utils import load_state_dict  # a second that few starts need
 
     return load_state_dict(str(folder / "pytorch_model.bin"), weights_only=True)

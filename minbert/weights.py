@@ -24,6 +24,7 @@ from minbert.files import (
     cache_folder,
     expand_user,
     key_hash,
+    load_safetensors,
     new_folder,
     sha256_of,
     write_json,
@@ -160,16 +161,6 @@ def has_pooling_layer(folder: Path) -> bool:
             return any("pooler" in name for name in file.keys())  # noqa: SIM118
     except (OSError, safetensors.SafetensorError):
         return True  # `read` says why
-
-
-def load_safetensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file. Raises `UserError` if it is not one, `OSError` if it cannot be opened."""
-    with open(path, "rb"):  # safetensors reports every failure to open as a missing file
-        pass
-    try:
-        return safetensors.torch.load_file(path)
-    except (safetensors.SafetensorError, ValueError, LookupError) as error:  # the last two for an unknown type
-        raise UserError(f"{path}: not a readable safetensors file: {reason(error)}") from error
 
 
 def write(path: Path, tensors: Mapping[str, Tensor]) -> None:

@@ -20,7 +20,7 @@ from minbert.config import BertConfig
 from minbert.errors import UserError, format_list
 from minbert.fast import accelerate
 from minbert.fast.graphs import GraphedVectors
-from minbert.files import expand_user, read_json_object, sha256_of
+from minbert.files import expand_user, load_safetensors, read_json_object, sha256_of
 from minbert.optimizer import decay_groups
 from minbert.ragged import Ragged, to_device
 from minbert.seeds import torch_seed
@@ -211,7 +211,7 @@ def take_heads(model: MultitaskModel, settings: MultitaskSettings) -> tuple[dict
     run = expand_user(settings.encoder.from_run)
     step = read_json_object(run / "scores.json")["step"]
     file = checkpoint.folder_of(run / "checkpoints", step) / "model.safetensors"
-    tensors = weights.load_safetensors(file)
+    tensors = load_safetensors(file)
     recorded = read_json_object(run / "scores.json")["tasks"]
     prefixes = [] if settings.encoder.sentence_encoder else ["sentence_encoder."]
     kept = []

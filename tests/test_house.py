@@ -38,7 +38,7 @@ FLOORS = [
     "tasks.own tasks.new_task",
     "tasks.settings",
     "tasks.record",
-    "tasks.contrastive.losses tasks.contrastive.views",
+    "tasks.contrastive.losses tasks.contrastive.unique_batches tasks.contrastive.views",
     "tasks.contrastive.curriculum tasks.contrastive.data",
     "tasks.contrastive.corpora tasks.contrastive.scoring",
     "tasks.contrastive.evaluation tasks.contrastive.triplets",

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from minbert import weights
 from minbert.errors import UserError
-from minbert.files import new_folder, read_json, sha256_of, write_json
+from minbert.files import load_safetensors, new_folder, read_json, sha256_of, write_json
 from minbert.optimizer import AdamW
 
 _NAME = re.compile(r"step-(\d{8})")
@@ -61,10 +61,10 @@ def save(parent: Path, step: int, model: nn.Module, optimizer: AdamW, state: dic
 def load(parent: Path, step: int, model: nn.Module, optimizer: AdamW | None = None) -> None:
     """Load a checkpoint into `model`, and into `optimizer` if given. Hashes are not compared, see `newest_whole`."""
     folder = folder_of(parent, step)
-    model.load_state_dict(weights.load_safetensors(folder / _MODEL))
+    model.load_state_dict(load_safetensors(folder / _MODEL))
     if optimizer is None:
         return
-    tensors = weights.load_safetensors(folder / _OPTIMIZER)
+    tensors = load_safetensors(folder / _OPTIMIZER)
     counts = read_json(folder / _STATE)["counts"]
     optimizer.state.clear()
     for name, parameter in model.named_parameters():

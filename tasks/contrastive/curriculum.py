@@ -4,11 +4,9 @@ Axes: N triplets, n of them trained on.
 """
 
 import math
-from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, islice
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +16,7 @@ from minbert.seeds import numpy_generator
 from minbert.train import start
 from minbert.train.plan import Plan, batch_count, shuffled
 from minbert.train.settings import TrainingSettings, flag, require_range
+from tasks.contrastive.unique_batches import separate_repeats
 
 GROUPS = ("easy", "semi-hard", "hard")
 
@@ -130,7 +129,7 @@ def plan(
     is drawn twice in a pass, and while the prefix does not grow each is drawn once. `sorted`: the prefix in its order,
     from the start of each epoch and again when its end is reached. No batch holds a row twice: one that ends a pass is
     filled up with other rows of the next. With pacing by step, a row near the end of the order may never be drawn.
-    With `texts`, [rows of the file, k], the rows of an epoch are exchanged between its batches as by `separated`.
+    With `texts`, [rows of the file, k], the rows of an epoch are exchanged between its batches by `unique_batches`.
     """
     size = len(order)
     least = min(batch_size, size)
@@ -162,7 +161,7 @@ def plan(
         else:
             positions = _shuffled_batches(bounds, sizes, shuffle)
         if texts is not None:
-            positions = separated(positions, bounds, texts[order])
+            positions = separate_repeats(positions, bounds, texts[order])
         return [("nli", order[batch]) for batch in positions]
 
     return Plan(steps_per_epoch, build)
@@ -213,139 +212,6 @@ def _sorted_batches(limits: Sequence[int], sizes: Sequence[int]) -> list[np.ndar
         # in 1..limit: a batch that ends exactly at the prefix's end continues with the rows by which the prefix grows
         start = (start + size - 1) % limit + 1
     return batches
-
-
-def separated(batches: Sequence[np.ndarray], limits: Sequence[int], texts: np.ndarray) -> list[np.ndarray]:
-    """The batches with rows exchanged, so that no anchor or positive stands in two rows of a batch.
-
-    With in-batch negatives such a text would be a negative of itself. `texts` [N, k] has a number for every text of a
-    row, equal for equal texts: anchor, positive and, in column 2, the hard negative, which may be that of another row
-    too. A row goes to a later batch if there is one that it fits, in exchange for a row of that one. Sizes stay, an
-    epoch keeps its rows, and no row comes before the limit of a step makes it eligible. Rows that fit no batch stay,
-    such as those of a text that is in more rows than there are batches.
-    """
-    batches = [batch.copy() for batch in batches]
-    # a text that stands once in the epoch, whose rows may repeat, clashes with none: all of them get the number 0
-    repeated = np.bincount(texts[np.concatenate(batches)].ravel(), minlength=texts.max() + 1) > 1
-    texts = np.where(repeated, np.cumsum(repeated), 0)[texts]
-    columns = texts.T.copy()
-    text_count = int(repeated.sum()) + 1
-    index = _TextIndex(batches, texts)
-    for number, batch in enumerate(batches):
-        for place in index.clashing_places(batch.tolist()):
-            row = int(batch[place])
-            if index.is_everywhere(row):
-                continue
-            others = np.delete(batch, place)
-            cyclic = chain(range(number + 1, len(batches)), range(number))
-            fitting = (target for target in cyclic if row < limits[target] and not index.clashes(row, target))
-            # mostly the first batch has a row to swap; if not, the rows of all others are compared in one go
-            for count in (1, None):
-                targets = list(islice(fitting, count))
-                rows = np.concatenate([batch[:0], *(batches[target] for target in targets)])
-                swappable = np.flatnonzero((rows < limits[number]) & ~_clashing(rows, others, columns, text_count))
-                if len(swappable):
-                    swapped = int(rows[swappable[0]])
-                    ends = np.cumsum([len(batches[target]) for target in targets])
-                    target = targets[int(np.searchsorted(ends, swappable[0], side="right"))]
-                    batch[place] = swapped
-                    batches[target][batches[target] == swapped] = row
-                    index.move(row, number, target)
-                    index.move(swapped, target, number)
-                    break
-    return batches
-
-
-def _clashing(rows: np.ndarray, others: np.ndarray, columns: np.ndarray, text_count: int) -> np.ndarray:
-    """Whether each of `rows` clashes with one of `others`: bool [rows]; `columns` [k, N] are the texts."""
-    used = np.zeros(text_count, dtype=bool)
-    used[columns[:2, others]] = True
-    used[0] = False
-    clashes = np.zeros(len(rows), dtype=bool)
-    for column in columns[2:]:
-        clashes |= used[column[rows]]
-    used[columns[2:, others]] = True
-    used[0] = False
-    for column in columns[:2]:
-        clashes |= used[column[rows]]
-    return clashes
-
-
-class _TextIndex:
-    """Which batches hold a text, and in how many of their rows; the number 0 stands for texts that are not counted.
-
-    A row clashes with a batch if one of its anchors and positives is any text of the batch, or if its hard negative is
-    an anchor or a positive of the batch.
-    """
-
-    def __init__(self, batches: Sequence[np.ndarray], texts: np.ndarray) -> None:
-        self.batch_count = len(batches)
-        # row -> its anchors and positives, and its other texts
-        self.targets: list[tuple[int, ...]] = [()] * len(texts)
-        self.negatives: list[tuple[int, ...]] = [()] * len(texts)
-        for row in np.flatnonzero(texts.any(1)).tolist():
-            numbers = texts[row].tolist()
-            self.targets[row] = tuple(filter(None, numbers[:2]))
-            self.negatives[row] = tuple(filter(None, numbers[2:]))
-        # text -> batch -> number of rows
-        self.as_target: dict[int, Counter[int]] = defaultdict(Counter)
-        self.as_any: dict[int, Counter[int]] = defaultdict(Counter)
-        for number, batch in enumerate(batches):
-            for row in batch.tolist():
-                self.add(row, number)
-
-    def add(self, row: int, batch: int) -> None:
-        """Count a row of a batch."""
-        for text in self.targets[row]:
-            self.as_target[text][batch] += 1
-            self.as_any[text][batch] += 1
-        for text in self.negatives[row]:
-            self.as_any[text][batch] += 1
-
-    def remove(self, row: int, batch: int) -> None:
-        """Count a row of a batch no more."""
-        for text in self.targets[row]:
-            _decrement(self.as_target[text], batch)
-            _decrement(self.as_any[text], batch)
-        for text in self.negatives[row]:
-            _decrement(self.as_any[text], batch)
-
-    def move(self, row: int, source: int, target: int) -> None:
-        """Count a row of one batch as a row of another."""
-        self.remove(row, source)
-        self.add(row, target)
-
-    def clashes(self, row: int, batch: int) -> bool:
-        """Whether a row clashes with the rows of a batch that are counted."""
-        for text in self.targets[row]:
-            if batch in self.as_any[text]:
-                return True
-        return any(batch in self.as_target[text] for text in self.negatives[row])
-
-    def is_everywhere(self, row: int) -> bool:
-        """Whether a row clashes with every batch because of one of its texts."""
-        if any(len(self.as_any[text]) == self.batch_count for text in self.targets[row]):
-            return True
-        return any(len(self.as_target[text]) == self.batch_count for text in self.negatives[row])
-
-    def clashing_places(self, batch: Sequence[int]) -> list[int]:
-        """The rows of a batch that share an anchor or a positive with an earlier row."""
-        places = []
-        targets: set[int] = set()
-        every: set[int] = set()
-        for place, row in enumerate(batch):
-            if every.isdisjoint(self.targets[row]) and targets.isdisjoint(self.negatives[row]):
-                targets.update(self.targets[row])
-                every.update(self.targets[row], self.negatives[row])
-            else:
-                places.append(place)
-        return places
-
-
-def _decrement(counts: Counter[int], batch: int) -> None:
-    counts[batch] -= 1
-    if not counts[batch]:
-        del counts[batch]
 
 
 @dataclass(frozen=True)

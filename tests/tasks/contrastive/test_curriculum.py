@@ -5,7 +5,6 @@ python -m pytest --import-mode=importlib tests/tasks/contrastive/test_curriculum
 
 import math
 from collections import Counter
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -23,10 +22,10 @@ from tasks.contrastive.curriculum import (
     eligible,
     pace,
     plan,
-    separated,
     sort,
 )
 from tasks.contrastive.step import TrainingSettings
+from tests.tasks.contrastive.test_unique_batches import clashes
 
 POWERS = [0.5, 1.0, 2.0]
 variants = st.fixed_dictionaries(
@@ -188,14 +187,6 @@ def test_sorted_passes_keep_the_order() -> None:
     assert grown[:4] == [[0, 1, 2, 3], [0, 1, 2, 3], [4, 5, 0, 1], [2, 3, 4, 5]], "a prefix of 4, 4, 6 and 8 rows"
 
 
-def clashes(rows: list[int], texts: np.ndarray) -> int:
-    """The pairs of rows of a batch of which one has an anchor or a positive that is a text of the other."""
-    count = 0
-    for first, second in combinations(texts[rows].tolist(), 2):
-        count += bool({*first[:2]} & {*second} or {*second[:2]} & {*first})
-    return count
-
-
 @pytest.mark.parametrize("columns", [1, 2, 3])
 @given(st.integers(1, 60), variants, st.integers(0, 99))
 def test_unique_batches_keep_the_plan(columns: int, size: int, variant: dict, seed: int) -> None:
@@ -240,43 +231,6 @@ def test_texts_of_many_rows_stay() -> None:
         for batch in rows:
             others = [number for number in numbers[batch] if number]
             assert len(set(others)) == len(others)
-
-
-@given(st.integers(1, 40), st.integers(1, 3), st.integers(1, 8), st.integers(1, 80), st.integers(0, 99))
-def test_separated_is_its_plain_form(size: int, columns: int, batch_size: int, numbers: int, seed: int) -> None:
-    """The batches are those of a search through all places of all batches, which compares all texts each time."""
-    random = np.random.default_rng(seed)
-    texts = random.integers(0, numbers, (size, columns))
-    order = random.permutation(size)
-    batches = [order[start : start + batch_size] for start in range(0, size, batch_size)]
-    limits = np.sort(random.integers(1, size + 1, len(batches))).tolist()
-    plain = [batch.tolist() for batch in batches]
-
-    def fits(row: int, others: list[int]) -> bool:
-        return not any(clashes([row, other], texts) for other in others)
-
-    def swap(number: int, place: int) -> None:
-        row = plain[number][place]
-        others = [other for other in plain[number] if other != row]
-        for target in [*range(number + 1, len(plain)), *range(number)]:
-            if row >= limits[target] or not fits(row, plain[target]):
-                continue
-            for index, candidate in enumerate(plain[target]):
-                if candidate < limits[number] and fits(candidate, others):
-                    plain[number][place], plain[target][index] = candidate, row
-                    return
-
-    for number, batch in enumerate(plain):
-        kept: list[int] = []
-        places = []
-        for place, row in enumerate(batch):
-            if fits(row, kept):
-                kept.append(row)
-            else:
-                places.append(place)
-        for place in places:
-            swap(number, place)
-    assert [batch.tolist() for batch in separated(batches, limits, texts)] == plain
 
 
 def test_mix_counts_rows_of_epochs() -> None:

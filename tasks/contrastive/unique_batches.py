@@ -1,0 +1,152 @@
+"""Batches in which no text is a negative of itself: rows exchanged between the batches of an epoch.
+
+With in-batch negatives, an anchor or positive that stands in two rows of a batch would be a negative of itself.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from itertools import chain, islice
+
+import numpy as np
+
+
+def separate_repeats(batches: Sequence[np.ndarray], limits: Sequence[int], texts: np.ndarray) -> list[np.ndarray]:
+    """The batches with rows exchanged, so that no anchor or positive stands in two rows of a batch.
+
+    `texts` [N, k] has a number for every text of a row, equal for equal texts: anchor, positive and, in column 2, the
+    hard negative, which may be that of another row too. A row goes to a later batch if there is one that it fits, in
+    exchange for a row of that one. Sizes stay, an epoch keeps its rows, and no row comes before the limit of a step
+    makes it eligible. Rows that fit no batch stay, such as those of a text that is in more rows than there are batches.
+    """
+    batches = [batch.copy() for batch in batches]
+    index = _TextIndex(batches, texts)
+    for number, batch in enumerate(batches):
+        for place in index.clashing_places(batch.tolist()):
+            row = int(batch[place])
+            if index.is_everywhere(row):
+                continue
+            rest = np.delete(batch, place)
+            later_first = chain(range(number + 1, len(batches)), range(number))
+            fitting = (target for target in later_first if row < limits[target] and not index.clashes(row, target))
+            partner = _find_partner(batches, list(islice(fitting, 1)), rest, limits[number], index)
+            if partner is None:
+                # rare, and many batches: their rows are compared in one go
+                partner = _find_partner(batches, list(fitting), rest, limits[number], index)
+            if partner is not None:
+                target, other = partner
+                batch[place] = other
+                batches[target][batches[target] == other] = row
+                index.move(row, number, target)
+                index.move(other, target, number)
+    return batches
+
+
+def _find_partner(
+    batches: Sequence[np.ndarray], targets: Sequence[int], rest: np.ndarray, limit: int, index: "_TextIndex"
+) -> tuple[int, int] | None:
+    """The batch and the number of the first row in `targets` that is below `limit` and fits beside the rows `rest`."""
+    if not targets:
+        return None
+    rows = np.concatenate([batches[target] for target in targets])
+    fitting = np.flatnonzero((rows < limit) & ~index.clash_with(rows, rest))
+    if not len(fitting):
+        return None
+    batch_of_row = np.repeat(targets, [len(batches[target]) for target in targets])
+    first = fitting[0]
+    return int(batch_of_row[first]), int(rows[first])
+
+
+class _TextIndex:
+    """Which batches hold a text, and in how many of their rows.
+
+    A row clashes with a batch if one of its anchors and positives is any text of the batch, or if its hard negative is
+    an anchor or a positive of the batch.
+    """
+
+    def __init__(self, batches: Sequence[np.ndarray], texts: np.ndarray) -> None:
+        self.batch_count = len(batches)
+        # a text that stands once in the epoch, whose rows may repeat, clashes with none: all of them get the number 0
+        repeated = np.bincount(texts[np.concatenate(batches)].ravel(), minlength=texts.max() + 1) > 1
+        texts = np.where(repeated, np.cumsum(repeated), 0)[texts]
+        self.text_count = int(repeated.sum()) + 1
+        self.columns = texts.T.copy()
+        # row -> its anchors and positives, and its other texts
+        self.targets: list[tuple[int, ...]] = [()] * len(texts)
+        self.negatives: list[tuple[int, ...]] = [()] * len(texts)
+        for row in np.flatnonzero(texts.any(1)).tolist():
+            numbers = texts[row].tolist()
+            self.targets[row] = tuple(filter(None, numbers[:2]))
+            self.negatives[row] = tuple(filter(None, numbers[2:]))
+        # text -> batch -> number of rows
+        self.as_target: dict[int, Counter[int]] = defaultdict(Counter)
+        self.as_any: dict[int, Counter[int]] = defaultdict(Counter)
+        for number, batch in enumerate(batches):
+            for row in batch.tolist():
+                self.add(row, number)
+
+    def add(self, row: int, batch: int) -> None:
+        """Count a row of a batch."""
+        for text in self.targets[row]:
+            self.as_target[text][batch] += 1
+            self.as_any[text][batch] += 1
+        for text in self.negatives[row]:
+            self.as_any[text][batch] += 1
+
+    def remove(self, row: int, batch: int) -> None:
+        """Count a row of a batch no more."""
+        for text in self.targets[row]:
+            _decrement(self.as_target[text], batch)
+            _decrement(self.as_any[text], batch)
+        for text in self.negatives[row]:
+            _decrement(self.as_any[text], batch)
+
+    def move(self, row: int, source: int, target: int) -> None:
+        """Count a row of one batch as a row of another."""
+        self.remove(row, source)
+        self.add(row, target)
+
+    def clashes(self, row: int, batch: int) -> bool:
+        """Whether a row clashes with the rows of a batch that are counted."""
+        for text in self.targets[row]:
+            if batch in self.as_any[text]:
+                return True
+        return any(batch in self.as_target[text] for text in self.negatives[row])
+
+    def clash_with(self, rows: np.ndarray, rest: np.ndarray) -> np.ndarray:
+        """Whether each of `rows` clashes with one of the rows `rest`: bool [rows]."""
+        used = np.zeros(self.text_count, dtype=bool)
+        used[self.columns[:2, rest]] = True
+        used[0] = False
+        clashes = np.zeros(len(rows), dtype=bool)
+        for column in self.columns[2:]:
+            clashes |= used[column[rows]]
+        used[self.columns[2:, rest]] = True
+        used[0] = False
+        for column in self.columns[:2]:
+            clashes |= used[column[rows]]
+        return clashes
+
+    def is_everywhere(self, row: int) -> bool:
+        """Whether a row clashes with every batch because of one of its texts."""
+        if any(len(self.as_any[text]) == self.batch_count for text in self.targets[row]):
+            return True
+        return any(len(self.as_target[text]) == self.batch_count for text in self.negatives[row])
+
+    def clashing_places(self, batch: Sequence[int]) -> list[int]:
+        """The rows of a batch that share an anchor or a positive with an earlier row."""
+        places = []
+        targets: set[int] = set()
+        every: set[int] = set()
+        for place, row in enumerate(batch):
+            if every.isdisjoint(self.targets[row]) and targets.isdisjoint(self.negatives[row]):
+                targets.update(self.targets[row])
+                every.update(self.targets[row], self.negatives[row])
+            else:
+                places.append(place)
+        return places
+
+
+def _decrement(counts: Counter[int], batch: int) -> None:
+    counts[batch] -= 1
+    if not counts[batch]:
+        del counts[batch]

@@ -1,0 +1,57 @@
+"""Guards: rows are exchanged between batches as by a plain search through all of them.
+
+python -m pytest --import-mode=importlib tests/tasks/contrastive/test_unique_batches.py
+"""
+
+from itertools import combinations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.contrastive.unique_batches import separate_repeats
+
+
+def clashes(rows: list[int], texts: np.ndarray) -> int:
+    """The pairs of rows of a batch of which one has an anchor or a positive that is a text of the other."""
+    count = 0
+    for first, second in combinations(texts[rows].tolist(), 2):
+        count += bool({*first[:2]} & {*second} or {*second[:2]} & {*first})
+    return count
+
+
+@given(st.integers(1, 40), st.integers(1, 3), st.integers(1, 8), st.integers(1, 80), st.integers(0, 99))
+def test_exchange_is_its_plain_form(size: int, columns: int, batch_size: int, numbers: int, seed: int) -> None:
+    """The batches are those of a search through all places of all batches, which compares all texts each time."""
+    random = np.random.default_rng(seed)
+    texts = random.integers(0, numbers, (size, columns))
+    order = random.permutation(size)
+    batches = [order[start : start + batch_size] for start in range(0, size, batch_size)]
+    limits = np.sort(random.integers(1, size + 1, len(batches))).tolist()
+    plain = [batch.tolist() for batch in batches]
+
+    def fits(row: int, others: list[int]) -> bool:
+        return not any(clashes([row, other], texts) for other in others)
+
+    def swap(number: int, place: int) -> None:
+        row = plain[number][place]
+        others = [other for other in plain[number] if other != row]
+        for target in [*range(number + 1, len(plain)), *range(number)]:
+            if row >= limits[target] or not fits(row, plain[target]):
+                continue
+            for index, candidate in enumerate(plain[target]):
+                if candidate < limits[number] and fits(candidate, others):
+                    plain[number][place], plain[target][index] = candidate, row
+                    return
+
+    for number, batch in enumerate(plain):
+        kept: list[int] = []
+        places = []
+        for place, row in enumerate(batch):
+            if fits(row, kept):
+                kept.append(row)
+            else:
+                places.append(place)
+        for place in places:
+            swap(number, place)
+    assert [batch.tolist() for batch in separate_repeats(batches, limits, texts)] == plain
