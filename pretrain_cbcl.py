@@ -16,11 +16,12 @@ from torch import Tensor
 
 from minbert.encoder import Encoder
 from minbert.errors import UserError
-from minbert.files import write_atomic
+from minbert.files import expand_user, write_atomic
 from minbert.train import cli, distributed, plan, start
 from minbert.train.plan import PlannedBatch
 from minbert.train.settings import DataSettings, Settings, flag, parse, require_range
 from minbert.train.start import OpenRun
+from tasks import difficulty
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files, write_replacements
 from tasks.contrastive import curriculum, losses, scoring, triplets
 from tasks.contrastive.curriculum import CurriculumSettings
@@ -76,6 +77,9 @@ class TripletFileSettings(FileSettings):
         "(SNLI, MultiNLI, nli-pairs.tsv), comma-separated",
         metavar="FILES",
     )
+    difficulty_run: str = flag(
+        "", "for --difficulty task: a finished run of multitask_train.py with the task sts", metavar="RUN"
+    )
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,8 @@ class PretrainSettings(Settings):
     def __post_init__(self) -> None:
         if self.loss.objective == "nt-xent":
             require_negatives(self.training)
+        if (self.curriculum.difficulty == "task") != bool(self.files.difficulty_run):
+            raise UserError("--difficulty task and --difficulty-run RUN belong together")
         require_dev_pairs(self)
 
 
@@ -134,7 +140,7 @@ def find_data(options: PretrainSettings) -> triplets.TripletFiles:
     if files.num_texts == 2:
         if options.loss.objective != "nt-xent":
             raise UserError(f"{files.paths[0]}: --objective {options.loss.objective} needs rows with hard negatives")
-        if options.curriculum.by_cosine:
+        if options.curriculum.by_difficulty:
             raise UserError(
                 f"{files.paths[0]}: --order {options.curriculum.order} needs rows with hard negatives; choose --order "
                 "none or random"
@@ -159,7 +165,10 @@ def train(run: OpenRun[PretrainSettings]) -> None:
 
     # read the triplets
     files = find_data(options)
-    resources = synonym_files(options)
+    resources = dict(synonym_files(options))
+    difficulty_run = expand_user(options.files.difficulty_run)
+    if options.files.difficulty_run:
+        resources |= difficulty.input_files(difficulty_run)
     initial = start.load_initial_encoder(options.encoder, run.device)
     rows_read = triplets.read(files, options.data.per_premise, initial.tokenizer, initial.max_length)
     data = with_dev_pairs(rows_read, options, initial, noun="triplets")
@@ -167,10 +176,14 @@ def train(run: OpenRun[PretrainSettings]) -> None:
     # score them with the starting encoder, sort them into easy, semi-hard and hard, pace them over the epochs
     rows = plan.random_subset(len(data.train), options.data.limit, training.seed)
     scores = None
-    if options.curriculum.by_cosine:
-        scorer = Encoder(initial.model, initial.tokenizer, initial.pooler, precision=run.precision)
-        scores = scoring.similarities(scorer, data.train, initial.sha256, rows)
-    order, groups = curriculum.sort(options.curriculum, rows, scores, training.seed)
+    task_losses = None
+    if options.curriculum.by_difficulty:
+        if options.curriculum.difficulty == "task":
+            task_losses = difficulty.similarity_losses(difficulty_run, data.train, rows)
+        else:
+            scorer = Encoder(initial.model, initial.tokenizer, initial.pooler, precision=run.precision)
+            scores = scoring.similarities(scorer, data.train, initial.sha256, rows)
+    order, groups = curriculum.sort(options.curriculum, rows, scores, task_losses, training.seed)
     paced = curriculum.pace(options.curriculum, training, order, groups, training.texts_apart(data.train))
 
     # train on them

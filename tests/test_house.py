@@ -49,7 +49,7 @@ FLOORS = [
     "tasks.runs tasks.compare tasks.evaluate tasks.predictions tasks.predict",
     "tasks.benchmarks",
     "tasks.report",
-    "tasks.ensemble tasks.api",
+    "tasks.ensemble tasks.api tasks.difficulty",
 ]
 FLOOR_OF = {name: number for number, names in enumerate(FLOORS) for name in names.split()}
 DOORS = {"minbert", "tasks"}  # import what is asked of them, lazily, and are imported by name only

@@ -29,9 +29,10 @@ class CurriculumSettings:
         "curriculum",
         "curriculum = easy first; anti = hard first; random = random order, same pacing; none = all from the start",
     )
-    difficulty: Literal["groups", "entailment", "contradiction"] = flag(
+    difficulty: Literal["groups", "entailment", "contradiction", "task"] = flag(
         "groups",
-        "what makes a triplet hard: groups by margin; cosine of the entailment; of the contradiction",
+        "what makes a triplet hard: groups by margin; cosine of the entailment; of the contradiction; the loss of a "
+        "similarity head (--difficulty-run)",
         aliases=["--technique"],
     )
     margin: float = flag(0.2, "margin between easy and semi-hard triplets")
@@ -52,8 +53,8 @@ class CurriculumSettings:
         require_range(self, "pacing_exponent", 0)
 
     @property
-    def by_cosine(self) -> bool:
-        """Whether triplets are put in order by an encoder's cosines."""
+    def by_difficulty(self) -> bool:
+        """Whether triplets are put in order by their difficulty."""
         return self.order in ("curriculum", "anti")
 
 
@@ -247,17 +248,23 @@ class Paced:
 
 
 def sort(
-    settings: CurriculumSettings, rows: np.ndarray, similarities: Similarities | None, seed: int
+    settings: CurriculumSettings,
+    rows: np.ndarray,
+    similarities: Similarities | None,
+    task_losses: np.ndarray | None,
+    seed: int,
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """The rows, int64 [n], in training order, and the group of each row of the file by the margin (CBCL, section 4.3).
 
-    `similarities` are those of `rows` where the order needs them. Groups are int64 [1 + last row trained on]: 0 easy,
-    1 semi-hard, 2 hard, -1 not trained on; None without similarities. Without a curriculum the order is that of the
-    file. The easiest triplets are those of the easy group, or of the largest cosine of the entailment, or of the
-    smallest cosine of the contradiction.
+    `similarities`, or the `task_losses` of `--difficulty task`, float64 [n], are those of `rows` where the order needs
+    them. Groups are int64 [1 + last row trained on]: 0 easy, 1 semi-hard, 2 hard, -1 not trained on; None without
+    similarities. Without a curriculum the order is that of the file. The easiest triplets are those of the easy group,
+    or of the largest cosine of the entailment, of the smallest cosine of the contradiction, or of the smallest loss.
     """
     if settings.order == "none":
         return rows, None
+    if task_losses is not None:
+        return rows[arrange(task_losses, seed, settings.order)], None
     if similarities is None:
         return rows[arrange(rows, seed, "random")], None
     groups_of_rows = difficulty(similarities.positive, similarities.negative, settings.margin)

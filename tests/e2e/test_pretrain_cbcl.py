@@ -226,3 +226,25 @@ def test_harmful_training_keeps_the_start(script: Script, tiny: Path, tmp_path: 
     trained, started = (load_file(folder / "model.safetensors") for folder in (run.folder / "encoder", tiny))
     assert all(torch.equal(trained[name], started[name]) for name in trained)
     assert "after training (the encoder from before training)" in run.out
+
+
+def test_task_gives_the_difficulty(script: Script) -> None:
+    usual = ("--preset", "sample", "--pooler", "mean", "--epochs", 1)
+    alone = script(PRETRAIN, *usual, "--difficulty", "task")
+    assert alone.code == 2 and "--difficulty task and --difficulty-run RUN" in alone.errors[0]
+    unfinished = script(PRETRAIN, *usual, "--difficulty", "task", "--difficulty-run", SAMPLE)
+    assert unfinished.code == 2 and "not a run folder" in unfinished.errors[0]
+    assert not unfinished.folder.exists()
+
+    head = script(MULTITASK, "--tasks", "sts", "--max-steps", 3, "--limit-eval", 8, run_dir="head")
+    assert head.code == 0, head.err
+    usual += ("--order-within", "sorted")
+    losses = []
+    for number, flags in enumerate([(), ("--difficulty", "task", "--difficulty-run", head.folder)]):
+        run = script(PRETRAIN, *usual, *flags, run_dir=f"run-{number}")
+        assert run.code == 0, run.err
+        losses.append(json.loads((run.folder / "scores.json").read_text())["last_epoch_loss"])
+    assert losses[0] != losses[1], "other triplets come first"
+    assert "curriculum" not in run.manifest()
+    weights = run.manifest()["settings"]["data similarity head"]
+    assert weights == sha256_of(next((head.folder / "checkpoints").glob("*/model.safetensors")))

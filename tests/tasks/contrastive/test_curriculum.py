@@ -252,7 +252,7 @@ def test_easy_triplets_come_first(difficulty_by: str, order: str) -> None:
     rows = np.arange(0, 75, 3)  # those that a limit has drawn
     similarities = random_similarities(len(rows))
     settings = CurriculumSettings(order=order, difficulty=difficulty_by, margin=0.5)  # type: ignore[arg-type]
-    ordered, groups = sort(settings, rows, similarities, seed=2)
+    ordered, groups = sort(settings, rows, similarities, None, seed=2)
     assert sorted(ordered) == rows.tolist()
     gap = similarities.positive.astype(float) - similarities.negative
     hardness = {
@@ -276,9 +276,9 @@ def test_random_order_keeps_the_pacing() -> None:
     rows = np.arange(24)
     training = TrainingSettings(epochs=3, batch_size=4, seed=2)
     settings = CurriculumSettings(order="random", pacing_exponent=1.0)
-    ordered, groups = sort(settings, rows, None, seed=2)
+    ordered, groups = sort(settings, rows, None, None, seed=2)
     assert groups is None and ordered.tolist() != rows.tolist()
-    assert sort(settings, rows, None, seed=3)[0].tolist() != ordered.tolist()
+    assert sort(settings, rows, None, None, seed=3)[0].tolist() != ordered.tolist()
     assert pace(settings, training, ordered, groups).plan.lengths == [2, 4, 6]
     assert pace(settings, training, ordered, groups).manifest_entry() is None
 
@@ -286,7 +286,18 @@ def test_random_order_keeps_the_pacing() -> None:
 def test_no_curriculum_takes_all_rows() -> None:
     rows = np.arange(24)
     settings = CurriculumSettings(order="none", pacing_exponent=1.0)
-    ordered, groups = sort(settings, rows, None, seed=2)
+    ordered, groups = sort(settings, rows, None, None, seed=2)
     assert ordered.tolist() == rows.tolist() and groups is None
     paced = pace(settings, TrainingSettings(epochs=3, batch_size=4), ordered, groups)
     assert paced.plan.lengths == [6, 6, 6]
+
+
+@pytest.mark.parametrize("order", ["curriculum", "anti"])
+def test_losses_of_a_task_give_order(order: str) -> None:
+    rows = np.arange(0, 75, 3)
+    losses = np.random.default_rng(4).uniform(0, 50, len(rows))
+    settings = CurriculumSettings(order=order, difficulty="task")  # type: ignore[arg-type]
+    ordered, groups = sort(settings, rows, None, losses, seed=2)
+    expected = rows[np.argsort(losses)]
+    assert ordered.tolist() == (expected if order == "curriculum" else expected[::-1]).tolist()
+    assert groups is None
