@@ -24,25 +24,49 @@ from minbert.ragged import Ragged, inverse, ramp
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: float = 0.0) -> Tensor:
-    """`minbert.attention.attend` for the CPU: `GroupedAttention` with gradients or dropout, else `grouped`."""
+    """`minbert.attention.attend` for the CPU: `GroupedAttention` with gradients or dropout, `two_products` in bf16."""
     if torch.is_grad_enabled() or dropout:
         explicit: Tensor = GroupedAttention.apply(query, key, value, ragged, dropout)  # type: ignore[no-untyped-call]
         return explicit
     if query.dtype == torch.float32:
         return grouped(query, key, value, ragged)
-    return grouped(query, key, value, ragged, two_products)
+    return two_products(query, key, value, ragged)
 
 
-def two_products(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """softmax(q k' / sqrt(d)) v of one group: queries [n, H, Q, d], keys and values [n, H, L, d] to [n, H, Q, d].
+def two_products(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged) -> Tensor:
+    """softmax(q k' / sqrt(d)) v, without gradients: `query` [T, H, d] or [B, H, d], `key` and `value` [T, H, d].
 
     In bf16, two plain products take half the time of `F.scaled_dot_product_attention` at usual sentence lengths.
+    torch's softmax works row by row, and a row is only as long as a sentence; so exp(scores) v is divided by the row
+    sums of exp(scores) instead, in passes over a whole group (10% of an encoding on a Xeon with AMX).
     """
-    q = query.flatten(0, 1)  # [n * H, Q, d]
-    k = key.flatten(0, 1)  # [n * H, L, d]
-    v = value.flatten(0, 1)
-    scores = torch.bmm(q, k.transpose(1, 2)).mul_(1 / math.sqrt(q.shape[-1]))
-    return torch.bmm(scores.softmax(-1), v).unflatten(0, query.shape[:2])
+    scale = 1 / math.sqrt(query.shape[-1])
+    sizes = [n * length for n, length in ragged.groups]
+    one_query = len(query) == len(ragged)
+    query_sizes = [n for n, _ in ragged.groups] if one_query else sizes
+    output = torch.empty(query.shape, dtype=query.dtype)
+    rows = zip(query.split(query_sizes), key.split(sizes), value.split(sizes), output.split(query_sizes), strict=True)
+    for (n, _), (query_g, key_g, value_g, output_g) in zip(ragged.groups, rows, strict=True):
+        q = _by_head(query_g, n)  # [n * H, Q, d]
+        k = _by_head(key_g, n)  # [n * H, L, d]
+        v = _by_head(value_g, n)
+        scores = torch.bmm(q, k.transpose(1, 2)).mul_(scale)  # [n * H, Q, L]
+        low, high = torch.aminmax(scores)
+        if not -_LARGEST_EXPONENT < low <= high < _LARGEST_EXPONENT:
+            scores -= scores.amax(-1, keepdim=True)
+        weights = scores.exp_()
+        sums = weights.sum(-1, keepdim=True).unflatten(0, (n, -1))
+        weighted = torch.bmm(weights, v).unflatten(0, (n, -1))  # [n, H, Q, d]
+        torch.div(weighted.transpose(1, 2), sums.transpose(1, 2), out=output_g.unflatten(0, (n, -1)))
+    return output
+
+
+def _by_head(x: Tensor, n: int) -> Tensor:
+    """[n * L, H, d] to [n * H, L, d]."""
+    return x.unflatten(0, (n, -1)).transpose(1, 2).flatten(0, 1)
+
+
+_LARGEST_EXPONENT = 80  # exp(80) times 512 tokens is still a number in fp32 and bf16, and exp(-80) is not rounded to 0
 
 
 class GroupedAttention(torch.autograd.Function):

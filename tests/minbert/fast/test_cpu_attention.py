@@ -1,0 +1,35 @@
+"""Guards: attention of the CPU without gradients is the softmax formula, for scores of any size.
+
+python -m pytest --import-mode=importlib tests/minbert/fast/test_cpu_attention.py
+"""
+
+import pytest
+import torch
+
+from minbert import Ragged
+from minbert.attention import reference
+from minbert.fast.cpu_attention import two_products
+
+RAGGED = Ragged.from_lists([[1] * length for length in (6, 2, 6, 1, 3, 3)])
+
+
+@pytest.mark.parametrize("queries", [len(RAGGED.ids), len(RAGGED)])
+@pytest.mark.parametrize("scale", [1, 20, 200])
+@torch.inference_mode()
+def test_products_equal_the_formula(queries: int, scale: int) -> None:
+    """A scale of 200 gives scores whose exponentials are too large for a number, and others that are 0."""
+    query = torch.randn(queries, 3, 8) * scale
+    key = torch.randn(len(RAGGED.ids), 3, 8)
+    value = torch.randn(len(RAGGED.ids), 3, 8)
+    attended = two_products(query, key, value, RAGGED)
+    torch.testing.assert_close(attended, reference(query, key, value, RAGGED), atol=1e-5, rtol=1e-4)
+
+
+@torch.inference_mode()
+def test_low_scores_are_no_zeros() -> None:
+    """All scores of a sentence are below -80."""
+    query = torch.full((len(RAGGED.ids), 1, 4), -100.0)
+    key = torch.rand(len(RAGGED.ids), 1, 4) + 1
+    value = torch.randn(len(RAGGED.ids), 1, 4)
+    attended = two_products(query, key, value, RAGGED)
+    torch.testing.assert_close(attended, reference(query, key, value, RAGGED), atol=1e-4, rtol=1e-4)
