@@ -17,8 +17,6 @@ from minbert.train import start
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "ablations").rglob("*.md"))]
-
-
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -54,7 +52,7 @@ def test_figure_shows_recorded_numbers() -> None:
     assert set(drawn) <= recorded
 
 
-# Placeholders of the pages, and what their reader is to write.
+# Placeholders of the pages, and choices that an exercise adds.
 VALUES = {"$seed": "1", "align-uniform": "nt-xent", "sst,cfimdb": "sst"}
 COMMAND = re.compile(
     r"\b(pretrain_cbcl\.py|multitask_train\.py|tasks\.contrastive\.(?:consert|simcse|nli)) .*", re.DOTALL
