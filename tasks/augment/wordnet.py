@@ -10,9 +10,12 @@ without them.
 Axes: N texts, M spans (replaceable words of all texts, in order), G groups (words with the same candidates).
 """
 
+import atexit
 import hashlib
 import os
 import re
+import shutil
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from minbert.errors import UserError
+from minbert.errors import UserError, reason
 from minbert.files import cached, data_path, sha256_of
 
 WORDNET = "corpora/wordnet"
@@ -125,7 +128,7 @@ def readable(folder: Path) -> Iterator[None]:
         yield
     except Exception as error:
         raise UserError(
-            f"{folder}: NLTK cannot read it ({error.__class__.__name__}: {error}); fetch it again "
+            f"{folder}: NLTK cannot read it ({error.__class__.__name__}: {reason(error)}); fetch it again "
             f"(python data/get_data.py wordnet --data {folder.parent})"
         ) from error
 
@@ -135,7 +138,7 @@ def tagger(folder: Path) -> Tagger:
     from nltk.tag.perceptron import PerceptronTagger
 
     with readable(folder):
-        return PerceptronTagger(loc=_nltk_data(folder).find(f"{TAGGER}/", paths=[str(folder)])).tag
+        return PerceptronTagger(loc=_find(folder, TAGGER)).tag
 
 
 class WordNet:
@@ -164,12 +167,11 @@ class WordNet:
 
     @cached_property
     def _corpus(self) -> Any:
-        data = _nltk_data(self.folder)
         from nltk.corpus.reader.wordnet import WordNetCorpusReader
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # "multilingual functions are not available": only English is read
-            return WordNetCorpusReader(data.find(f"{WORDNET}/", paths=[str(self.folder)]), None)
+            return WordNetCorpusReader(_find(self.folder, WORDNET), None)
 
     @cached_property
     def _counts(self) -> Mapping[str, int]:
@@ -307,13 +309,42 @@ def _is_rude(synset_or_lemma: Any) -> bool:
     return any(domain.name().split(".")[0] in _RUDE for domain in synset_or_lemma.usage_domains())
 
 
-def _nltk_data(folder: Path) -> Any:
-    """NLTK's `data` module, with the folder added to its search path, outside which it reads nothing."""
+def _find(folder: Path, resource: str) -> Any:
+    """NLTK's path of a resource in a folder, which is added to its search path: outside it NLTK reads nothing."""
     import nltk.data
 
-    if str(folder) not in nltk.data.path:
-        nltk.data.path.insert(0, str(folder))
-    return nltk.data
+    private = str(_private(folder))
+    if private not in nltk.data.path:
+        nltk.data.path.insert(0, private)
+    return nltk.data.find(f"{resource}/", paths=[private])
+
+
+@cache
+def _private(folder: Path) -> Path:
+    """The folder, or a copy until the end of this process if other users could have written its files.
+
+    NLTK refuses such files. A clone has them under a umask of 002, and in a container where another user owns it.
+    """
+    paths = [*files(folder, WORDNET), *files(folder, TAGGER)]
+    if not any(map(_is_others, (folder, *paths, *(path.parent for path in paths)))):
+        return folder
+    copy = Path(tempfile.mkdtemp(prefix="minbert-nltk-")).resolve()
+    atexit.register(shutil.rmtree, copy, ignore_errors=True)
+    umask = os.umask(0o077)
+    try:
+        for path in paths:
+            target = copy / path.relative_to(folder)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+    finally:
+        os.umask(umask)
+    return copy
+
+
+def _is_others(path: Path) -> bool:
+    """Whether users other than this one and root own the file or folder or can write to it."""
+    status = path.stat()
+    return status.st_uid not in (os.geteuid(), 0) or bool(status.st_mode & 0o022)
 
 
 @dataclass(frozen=True)

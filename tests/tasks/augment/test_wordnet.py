@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import nltk.data
 import pytest
 
 from minbert import UserError
@@ -16,6 +17,7 @@ from tasks.augment import wordnet
 from tasks.augment.wordnet import CLOSED, WordNet, inflected
 
 Make = Callable[..., WordNet]
+SAMPLE = Path(__file__).parents[3] / "data" / "sample"
 
 
 def fake(folder: Path) -> Path:
@@ -47,6 +49,19 @@ def test_broken_wordnet_is_one_sentence(tmp_path: Path) -> None:
     for read in (wordnet.tagger, lambda folder: WordNet(folder).synonyms("dog", "n")):
         with pytest.raises(UserError, match=r"NLTK cannot read it .*get_data\.py wordnet"):
             read(broken)
+
+
+def test_files_that_others_can_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NLTK refuses such files, which a clone has under a umask of 002."""
+    monkeypatch.setattr(nltk.data, "path", [])  # without the folders of other tests
+    folder = tmp_path / "nltk_data"
+    shutil.copytree(SAMPLE / "nltk_data", folder)
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(path.stat().st_mode | 0o020)
+    own = SAMPLE / "nltk_data"
+    assert WordNet(folder).synonyms("small", "a") == WordNet(own).synonyms("small", "a") != []
+    words = ["a", "small", "dog"]
+    assert wordnet.tagger(folder)(words) == wordnet.tagger(own)(words)
 
 
 @pytest.fixture
