@@ -22,7 +22,8 @@ from minbert.files import cache_entry, cache_folder, key_hash, write_atomic
 from minbert.train import start
 from minbert.train.settings import flag_name, parse
 from multitask_train import train as train_run
-from tasks import predict, runs
+from tasks import predict
+from tasks.manifests import fine_tuned
 from tasks.presets import PRESETS
 from tasks.readers.rows import SPLITS
 from tasks.settings import MultitaskSettings, resolve_defaults
@@ -89,7 +90,7 @@ def train(tasks: Tasks, encoder: str | Path | Encoder = "minilm", **settings: An
 def load(folder: str | Path) -> TrainedRun:
     """A finished run of `multitask_train.py`. Raises `UserError` if `folder` is none."""
     folder = Path(folder)
-    _, scores = runs.finished(folder)
+    _, scores = fine_tuned(folder)
     return TrainedRun(folder, scores["tasks"], predict.load(folder))
 
 

@@ -29,22 +29,19 @@ from minbert.errors import UserError, format_list, one_of, short_repr, suggestio
 from minbert.files import read_toml, require_file
 from minbert.train import distributed
 from tasks.readers.formats import cell, has_semicolons, read_records
-from tasks.readers.kinds import KINDS, find_columns
-from tasks.readers.labels import is_number
-from tasks.readers.rows import SPLITS
-from tasks.readers.table import Record
+from tasks.readers.kinds import KINDS, find_columns, is_number
+from tasks.readers.rows import SPLITS, is_of_split
 
 READER_KINDS = {"classification": "single", "pair-classification": "pair-class", "similarity": "pair-score"}
 """The kinds of tasks -> the kind of rows, whose usual names of columns are found."""
 _METRICS = {"accuracy": "accuracy", "macro-f1": "macro-F1", "pearson": "Pearson's r", "spearman": "Spearman's rho"}
-_KEYS: dict[str, tuple[str, type | tuple[type, ...]]] = {
-    **dict.fromkeys(("kind", "train", "dev", "test", "text", "text1", "text2", "label", "id"), ("a text", str)),
-    **dict.fromkeys(("metric", "title"), ("a text", str)),
-    "labels": ("a list of two or more texts", list),
-    "scale": ("a list of the lowest and the highest score", list),
-    "weight": ("a number above 0", (int, float)),
+_COMMON_KEYS = ("kind", "train", "dev", "test", "label", "id", "metric", "weight", "title")
+_KEYS = {
+    "classification": (*_COMMON_KEYS, "text", "labels"),
+    "pair-classification": (*_COMMON_KEYS, "text1", "text2", "labels"),
+    "similarity": (*_COMMON_KEYS, "text1", "text2", "scale"),
 }
-"""The keys of a task's file -> what each must be."""
+"""The keys that the file of a task may have, by its kind."""
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _RESERVED = {"kind", "step", "epoch", "score", "best", "seconds", "dev_norm", "sst", "quora", "para", "sts"}
 _MANY_LABELS = 20
@@ -77,114 +74,118 @@ class Definition:
         return fields
 
 
-def is_of_split(record: Record, names: Sequence[str], split: str) -> bool:
-    """Whether a record is of a split; without a column `split` all are."""
-    return "split" not in names or str(record.get("split", "")).strip().lower() in SPLITS[split]
-
-
 def read_definition(path: Path) -> Definition:
     """The task of a TOML file, with the columns and labels that its training file has; prints what it is.
 
     Raises `UserError`, naming the file, the key and what is accepted.
     """
-    table = read_toml(require_file(path))
-    for key, value in table.items():
-        if key not in _KEYS:
-            raise UserError(f"{path}: {key}: no such key{suggestion(key, _KEYS)}; the keys are {', '.join(_KEYS)}")
-        expected, types = _KEYS[key]
-        if not isinstance(value, types) or isinstance(value, bool):
-            raise UserError(f"{path}: {key}: {short_repr(value)} is not {expected}")
-    for key in ("kind", "train"):
-        if key not in table:
-            accepted = "the training file" if key == "train" else f"one of {', '.join(READER_KINDS)}"
-            raise UserError(f"{path}: {key}: missing; it is {accepted}")
-    kind = one_of(table["kind"], READER_KINDS, f"{path}: kind")
+    table = _read_keys(path)
+    kind = table["kind"]
     files = {}
     for split in SPLITS:
         if split in table:
             files[split] = require_file(path.parent / table[split], f"{path}: {split}:")
+    train = files["train"]
+    names, records = read_records(train, READER_KINDS[kind])
+    columns = _find_columns(path, table, names)
 
-    # the columns
-    names, records = read_records(files["train"], READER_KINDS[kind])
-    usual = find_columns(names, READER_KINDS[kind])
-    keys = text_keys(1 if kind == "classification" else 2)
-    columns = {}
-    for key, role in [*zip(keys, KINDS[READER_KINDS[kind]].texts), ("label", "label"), ("id", "id")]:
-        columns[key] = table.get(key, usual.get(role, ""))
-        if columns[key] not in names and (columns[key] or key != "id"):
-            column = f"no column {columns[key]!r}" if columns[key] else "not named, and no column has a usual name"
-            raise UserError(f"{path}: {key}: {column}; the columns of {files['train']} are {format_list(names)}")
-    for key in ("text", "text1", "text2"):
-        if key in table and key not in keys:
-            raise UserError(f"{path}: {key}: a {kind} has {' and '.join(keys)}")
-
-    # the splits, by files or by a column
-    rows = []
-    splits = set()
+    # a column `split` may name dev and test rows in the training file
+    labels = []
     for line, record in records:
-        for split in SPLITS:
-            if "split" in names and is_of_split(record, names, split):
-                splits.add(split)
         if is_of_split(record, names, "train"):
-            rows.append(cell(files["train"], line, record, columns["label"]).strip())
-    if not rows:
-        of_split = " of the split 'train' in its column 'split'" if "split" in names else ""
-        raise UserError(f"{files['train']}: no row{of_split}")
-    for split in ("dev", "test"):
-        if split in splits:
-            files.setdefault(split, files["train"])
+            labels.append(cell(train, line, record, columns["label"]).strip())
+        elif is_of_split(record, names, "dev"):
+            files.setdefault("dev", train)
+        elif is_of_split(record, names, "test"):
+            files.setdefault("test", train)
+    if not labels:
+        raise UserError(f"{train}: no row to train on; a column named split must say train")
     draws_dev = "dev" not in files
-    files.setdefault("dev", files["train"])
+    files.setdefault("dev", train)
 
     definition = Definition(
-        name=_task_name(path),
+        name=path.stem,
         kind=kind,
         title=table.get("title", path.stem.replace("_", " ").replace("-", " ")),
-        texts=tuple(columns[key] for key in keys),
+        texts=tuple(columns[key] for key in text_keys(kind)),
         label=columns["label"],
         id=columns["id"],
-        labels=_labels(path, table, kind, rows),
-        scale=_scale(path, table, kind),
+        labels=() if kind == "similarity" else _labels(path, table, labels),
+        scale=_scale(path, table) if kind == "similarity" else (0.0, 5.0),
         metric=_metric(path, table, kind),
-        weight=float(table.get("weight", 1)),
+        weight=_weight(path, table),
         files={split: str(files[split]) for split in SPLITS if split in files},
         draws_dev=draws_dev,
         source=str(path),
     )
-    if not 0 < definition.weight < math.inf:
-        raise UserError(f"{path}: weight: {definition.weight:g} is not a number above 0")
     _say(path, definition)
     return definition
 
 
-def text_keys(count: int) -> tuple[str, ...]:
-    """The keys of the columns of texts, of which a row has one or two."""
-    return ("text",) if count == 1 else ("text1", "text2")
+def recorded_definition(entry: Mapping[str, Any]) -> Definition:
+    """A definition from its fields in JSON, where tuples are lists."""
+    values = dict(entry)
+    for key in ("texts", "labels", "scale"):
+        values[key] = tuple(values[key])
+    return Definition(**values)
 
 
-def _task_name(path: Path) -> str:
-    """The name of the file, which must be able to name a head, a row of metrics and a file."""
+def _read_keys(path: Path) -> dict[str, Any]:
+    """The keys of a task's file, each of which its kind has. The file's name is the task's."""
+    table = read_toml(require_file(path))
     if not can_name_task(path.stem):
         raise UserError(f"{path}: {path.stem!r} names another task, or has spaces or signs; rename the file")
-    return path.stem
+    for key, accepted in (("kind", f"one of {', '.join(READER_KINDS)}"), ("train", "the training file")):
+        if key not in table:
+            raise UserError(f"{path}: {key}: missing; it is {accepted}")
+    table["kind"] = one_of(str(table["kind"]), READER_KINDS, f"{path}: kind")
+    keys = _KEYS[table["kind"]]
+    for key, value in table.items():
+        if key not in keys:
+            similar = suggestion(key, keys)
+            raise UserError(f"{path}: {key}: a {table['kind']} has no such key{similar}; it has {', '.join(keys)}")
+        if key not in ("labels", "scale", "weight") and not isinstance(value, str):
+            raise UserError(f"{path}: {key}: {short_repr(value)} is not a text")
+    return table
+
+
+def _find_columns(path: Path, table: Mapping[str, Any], names: Sequence[str]) -> dict[str, str]:
+    """Key of a text, `label` or `id` -> the column, which the file names or which has a usual name; no id is needed."""
+    rows = READER_KINDS[table["kind"]]
+    usual = find_columns(names, rows)
+    roles = dict(zip(text_keys(table["kind"]), KINDS[rows].texts, strict=True))
+    roles |= {"label": "label", "id": "id"}
+    columns = {}
+    for key, role in roles.items():
+        column = table.get(key, usual.get(role, ""))
+        if column not in names and (column or key != "id"):
+            problem = f"no column {column!r}" if column else "not named, and no column has a usual name"
+            train = path.parent / table["train"]
+            raise UserError(f"{path}: {key}: {problem}; the columns of {train} are {format_list(names)}")
+        columns[key] = column
+    return columns
+
+
+def text_keys(kind: str) -> tuple[str, ...]:
+    """The keys of the columns of texts."""
+    return ("text",) if kind == "classification" else ("text1", "text2")
 
 
 def can_name_task(name: str) -> bool:
-    """Whether a task of a file may have a name: letters, digits, - and _, and none that this program uses."""
+    """Whether a task of a file may have a name: letters, digits, - and _, and none that this program uses.
+
+    It names a head, which is a module of torch, the task's rows of metrics, and its prediction files.
+    """
     return bool(_NAME.fullmatch(name)) and name not in _RESERVED and not hasattr(nn.ModuleDict, name)
 
 
-def _labels(path: Path, table: Mapping[str, Any], kind: str, labels_of_rows: Sequence[str]) -> tuple[str, ...]:
-    """The classes: those of the file, else all of the training rows, sorted; none of a similarity."""
-    if kind == "similarity":
-        if "labels" in table:
-            raise UserError(f"{path}: labels: a similarity has a scale, such as scale = [0, 5]")
-        return ()
+def _labels(path: Path, table: Mapping[str, Any], labels_of_rows: Sequence[str]) -> tuple[str, ...]:
+    """The classes: those of the file, else all of the training rows, sorted."""
     if "labels" in table:
-        labels = [str(label) for label in table["labels"]]
-        if len(labels) < 2 or len(set(labels)) < len(labels):
+        labels = table["labels"]
+        if not isinstance(labels, list) or len(set(map(str, labels))) < max(2, len(labels)):
             raise UserError(f"{path}: labels: {short_repr(labels)} is not a list of two or more different texts")
-        return tuple(labels)
+        return tuple(map(str, labels))
     distinct = set(labels_of_rows) - {""}
     if len(distinct) < 2:
         raise UserError(f"{path}: label: the training rows have {format_list(distinct) or 'no label'}, not two or more")
@@ -199,17 +200,19 @@ def _labels(path: Path, table: Mapping[str, Any], kind: str, labels_of_rows: Seq
     return tuple(sorted(distinct))
 
 
-def _scale(path: Path, table: Mapping[str, Any], kind: str) -> tuple[float, float]:
-    if kind != "similarity":
-        if "scale" in table:
-            raise UserError(f"{path}: scale: only a similarity has one; a {kind} has labels")
-        return (0.0, 5.0)
-    if "scale" not in table:
-        raise UserError(f"{path}: scale: missing; it is the lowest and the highest score, such as scale = [0, 5]")
-    scale = table["scale"]
-    if len(scale) != 2 or not all(isinstance(end, int | float) for end in scale) or not scale[0] < scale[1] < math.inf:
-        raise UserError(f"{path}: scale: {short_repr(scale)} is not a list of the lowest and the highest score")
-    return float(scale[0]), float(scale[1])
+def _scale(path: Path, table: Mapping[str, Any]) -> tuple[float, float]:
+    """The lowest and the highest score of a similarity, which its rows may not show."""
+    match table.get("scale"):
+        case [int() | float() as low, int() | float() as high] if low < high < math.inf:
+            return float(low), float(high)
+    raise UserError(f"{path}: scale: it is a list of the lowest and the highest score, such as scale = [0, 5]")
+
+
+def _weight(path: Path, table: Mapping[str, Any]) -> float:
+    weight = table.get("weight", 1)
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
+        raise UserError(f"{path}: weight: {short_repr(weight)} is not a number above 0")
+    return float(weight)
 
 
 def _metric(path: Path, table: Mapping[str, Any], kind: str) -> str:

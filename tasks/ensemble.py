@@ -20,6 +20,7 @@ from minbert.files import distinct_names, write_json
 from minbert.train import cli
 from tasks import compare, evaluate, metrics, predict, record
 from tasks.intervals import RESAMPLES
+from tasks.manifests import fine_tuned
 from tasks.record import Predictions, TaskScores
 from tasks.report import page
 from tasks.runs import task_scores
@@ -51,7 +52,7 @@ def check_alike(runs: Sequence[Path]) -> None:
     first_tasks = ""
     first_hashes: dict[str, str] = {}
     for run in runs:
-        manifest, _ = predict.kept(run)
+        manifest, _ = fine_tuned(run)
         tasks = manifest["all_settings"]["tasks"]
         hashes = {}
         for split, entries in manifest["data"].items():
@@ -149,8 +150,6 @@ def main(arguments: list[str] | None = None) -> None:
 
     # check
     names = distinct_names(options.runs)
-    if len(names) < 2:
-        raise UserError(f"{options.runs[0]}: an ensemble needs at least two runs")
     if options.out.exists() and (not options.out.is_dir() or any(options.out.iterdir())):
         raise UserError(f"--out {options.out}: exists, and is not an empty folder")
     check_alike(options.runs)
@@ -176,7 +175,7 @@ def main(arguments: list[str] | None = None) -> None:
         ensemble.dev_scores,
         content["dev_norm"],
         [table(content), compared],
-        {run: predict.kept(run)[0] for run in options.runs},
+        {run: fine_tuned(run)[0] for run in options.runs},
         shlex.join(["python", "-m", "tasks.ensemble", *words]),
         texts=not options.no_texts,
     )

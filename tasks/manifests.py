@@ -4,7 +4,27 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from minbert.files import read_json
+from minbert.errors import UserError
+from minbert.files import read_json, read_json_object
+
+
+def finished(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The manifest and the scores of a finished run. Raises `UserError` if `folder` is not one."""
+    manifest = folder / "manifest.json"
+    scores = folder / "scores.json"
+    if not manifest.is_file():
+        raise UserError(f"{folder}: not a run folder: it holds no manifest.json")
+    if not scores.is_file():
+        raise UserError(f"{folder}: has no scores.json, which a run writes at its end: let it finish first (--resume)")
+    return read_json_object(manifest), read_json_object(scores)
+
+
+def fine_tuned(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """As `finished`, of a run of stage two, which has heads; `scores["step"]` is the checkpoint that it has kept."""
+    manifest, scores = finished(folder)
+    if "tasks" not in manifest.get("all_settings", {}):
+        raise UserError(f"{folder}: holds no heads: only runs of multitask_train.py have them")
+    return manifest, scores
 
 
 def data_entries(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:

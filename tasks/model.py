@@ -227,18 +227,11 @@ def take_heads(model: MultitaskModel, settings: MultitaskSettings) -> tuple[dict
         kept.append(name)
         prefixes.append(f"heads.{name}.")
     taken = {name: tensor for name, tensor in tensors.items() if name.startswith(tuple(prefixes))}
-    needed = {name: tensor for name, tensor in model.state_dict().items() if name.startswith(tuple(prefixes))}
-    if shapes_of(taken) != shapes_of(needed):
-        raise UserError(f"--from {run}: its heads have other sizes than those of this run, as with another --pairs")
+    # not strict, as the encoder and new heads are not among these
     model.load_state_dict(taken, strict=False)
     new = [name for name in model.tasks if name not in kept]
     distributed.say(f"the heads of {', '.join(kept) or 'no task'} go on" + (f"; new: {', '.join(new)}" if new else ""))
     return {"folder": str(run), "step": step, "heads": kept}, {"heads": (file, sha256_of(file))}
-
-
-def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
-    """The shape of each tensor."""
-    return {name: tensor.shape for name, tensor in tensors.items()}
 
 
 def parameter_groups(model: MultitaskModel, training: TrainingSettings) -> list[dict[str, Any]]:

@@ -9,8 +9,7 @@ from minbert.errors import UserError, format_list
 from minbert.files import require_file, write_atomic
 from tasks.definitions import READER_KINDS, can_name_task
 from tasks.readers.formats import cell, read_records
-from tasks.readers.kinds import find_columns
-from tasks.readers.labels import is_number
+from tasks.readers.kinds import find_columns, is_number
 from tasks.readers.rows import SPLITS
 
 _SCALES = ((0, 1), (1, 5), (0, 5), (0, 10), (0, 100))

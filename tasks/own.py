@@ -4,9 +4,8 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch.nn.functional as F
@@ -18,12 +17,12 @@ from minbert.seeds import numpy_generator
 from minbert.token_cache import Issue, ReaderReport, Row
 from minbert.tokenizer import Tokenizer
 from tasks import metrics, readers
-from tasks.definitions import READER_KINDS, Definition, is_of_split, read_definition
+from tasks.definitions import READER_KINDS, Definition
 from tasks.examples import Examples
 from tasks.readers import DataFile
 from tasks.readers.formats import cell, is_json, read_records
-from tasks.readers.labels import parse_number
-from tasks.readers.rows import plain_lines, read_label
+from tasks.readers.kinds import parse_number
+from tasks.readers.rows import is_of_split, plain_lines, read_label, records_of_split
 from tasks.readers.table import Record
 from tasks.task import Files, Head, PairTask, Scaled
 
@@ -37,6 +36,8 @@ class OwnTask(PairTask):
     scale from 0 to 5, so that the loss weighs as much on every scale. Pairs are read as those of any other task.
     """
 
+    definition: Definition
+
     def __init__(self, definition: Definition, pairs: str = "cross") -> None:
         self.kind = READER_KINDS[definition.kind]
         self.num_texts = len(definition.texts)
@@ -45,7 +46,7 @@ class OwnTask(PairTask):
         self.name = definition.name
         self.title = definition.title
         self.metric = definition.metric
-        self.files = Files("", "", "", definition.name, "")
+        self.files = Files(flag_prefix=definition.name)
         self.classes = definition.labels
         self.outputs = len(definition.labels) or 1
         self.scale = definition.scale
@@ -90,9 +91,9 @@ class OwnTask(PairTask):
         self,
         ids: Sequence[str],
         predicted: np.ndarray,
-        probabilities: np.ndarray | None,
-        source: Path | None,
-        split: str,
+        probabilities: np.ndarray | None = None,
+        source: Path | None = None,
+        split: str = "",
     ) -> str:
         """The rows of `source` with columns `prediction` and, for each class, `p(class)`: CSV, or JSON lines of JSON.
 
@@ -101,14 +102,11 @@ class OwnTask(PairTask):
         assert source is not None
         index = {id_: row for row, id_ in enumerate(ids)}
         names, records = self._records(source)
-        added = {}
         rows = []
         for line, record in records:
-            # an id may stand in another split again
-            if split and not is_of_split(record, names, self._split_in_file(split)):
-                continue
             row = index.get(self._id(source, line, record))
-            if row is None:
+            # an id may stand in another split again
+            if row is None or not is_of_split(record, names, self._split_in_file(split)):
                 continue
             value = predicted[row]
             added = {"prediction": self.format_prediction(value) if self.classes else round(float(value), 6)}
@@ -119,11 +117,17 @@ class OwnTask(PairTask):
         as_json = self.prediction_ending == "jsonl" if split else is_json(source)
         if as_json:
             return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        added_names = ["prediction", *(f"p({name})" for name in self.classes)]
         buffer = io.StringIO()
-        writer = csv.DictWriter(buffer, list(dict.fromkeys([*names, *added])), lineterminator="\n")
+        writer = csv.DictWriter(buffer, list(dict.fromkeys([*names, *added_names])), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
         return buffer.getvalue()
+
+    def input_table(self, rows: Sequence[Row], outputs: np.ndarray, path: Path) -> str:
+        """The file itself with its predictions added, as `prediction_text`."""
+        ids = [row.id for row in rows]
+        return self.prediction_text(ids, self.predict(outputs), self.probabilities(outputs), path, "")
 
     # --- data
 
@@ -164,10 +168,7 @@ class OwnTask(PairTask):
                 raise UserError(f"{path}: no column {column!r}: it has {format_list(names)}")
         wanted = self._split_in_file(split)
         data = DataFile(path, self.num_texts)
-        for line, record in records:
-            if wanted and not is_of_split(record, names, wanted):
-                data.other_splits += 1
-                continue
+        for line, record in records_of_split(data, names, records, wanted):
             texts = tuple(cell(path, line, record, column).strip() for column in self.definition.texts)
             if not all(texts):
                 data.skip(line, f"{self.definition.texts[texts.index('')]}: empty")
@@ -185,14 +186,8 @@ class OwnTask(PairTask):
         return data
 
     def read_inputs(self, path: Path) -> DataFile:
-        """The rows of a file to predict: a table with the task's columns of texts, or plain texts, one a line.
-
-        Raises `UserError` if it is neither, or has no row.
-        """
-        data = self.read(path)
-        if not data.rows:
-            raise UserError(f"{path}: no row with {' and '.join(self.definition.texts)}")
-        return data
+        """The rows of a file to predict: a table with the task's columns of texts, or plain texts, one a line."""
+        return self.read(path)
 
     def parse_label(self, text: str) -> float:
         """The index of a class, or a score. Raises `UserError`, saying what is accepted."""
@@ -242,16 +237,3 @@ def _keep_drawn(data: DataFile, *, dev: bool) -> None:
     kept = [row for index, row in enumerate(data.rows) if (index in drawn) == dev]
     data.other_splits += len(data.rows) - len(kept)
     data.rows = kept
-
-
-def read_task(path: Path, pairs: str) -> OwnTask:
-    """The task of a TOML file. Raises `UserError` as `read_definition` does."""
-    return OwnTask(read_definition(path), pairs)
-
-
-def recorded_task(entry: Mapping[str, Any], pairs: str) -> OwnTask:
-    """The task of a run, from its manifest; neither the task's file nor its data are read."""
-    values = dict(entry)
-    for key in ("texts", "labels", "scale"):
-        values[key] = tuple(values[key])
-    return OwnTask(Definition(**values), pairs)

@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -28,13 +27,11 @@ from minbert.files import read_json_object, require_file
 from minbert.precision import choose, default_device, supports_bf16
 from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
-from minbert.train import checkpoint, cli, start
+from minbert.train import checkpoint, cli, distributed, start
 from tasks import evaluate, readers, registry
 from tasks.examples import Examples, check_vocabulary
+from tasks.manifests import fine_tuned
 from tasks.model import MultitaskModel
-from tasks.own import OwnTask
-from tasks.readers import DataFile
-from tasks.runs import finished
 from tasks.task import Task
 
 Sentences = str | Iterable[str] | Iterable[Sequence[str]]
@@ -90,11 +87,11 @@ class Predictor:
             raise UserError(f"{flag}: the run has no head for {task_name}: it was trained on {', '.join(trained)}")
         return trained[task_name]
 
-    def outputs(self, task: Task, examples: Any) -> np.ndarray:
+    def outputs(self, task: Task, examples: Examples) -> np.ndarray:
         """The head's outputs: float32 [rows] or [rows, C]."""
         return evaluate.outputs(self.model, task, examples, self.precision)
 
-    def examples(self, task: Task, inputs: Sentences) -> Any:
+    def examples(self, task: Task, inputs: Sentences) -> Examples:
         """Inputs as examples of a task, preprocessed as its training file was."""
         rows = texts_of(inputs, task)
         # a model has learned texts as they were preprocessed: others would have other tokens
@@ -113,28 +110,25 @@ class Predictor:
 def texts_of(inputs: Sentences, task: Task) -> list[tuple[str, ...]]:
     """The texts of each input. Raises `UserError` with the index of one that is no sentence or pair of sentences."""
     label = task.files.flag_prefix
-    noun = "a sentence" if task.num_texts == 1 else "a pair of sentences"
+    noun = "sentence" if task.num_texts == 1 else "pair of sentences"
+    plural = "sentences" if task.num_texts == 1 else "pairs of sentences"
     if isinstance(inputs, str) and task.num_texts == 1:
         inputs = [inputs]
     if not _is_list(inputs):
-        plural = "sentences" if task.num_texts == 1 else "pairs of sentences"
         raise UserError(f"{label}: the inputs are a {type(inputs).__name__}, not a list of {plural}")
     rows = []
     for index, item in enumerate(inputs):
-        place = f"{label}: input {index}, counted from 0,"
-        if isinstance(item, str) and task.num_texts == 1:
-            item = (item,)
-        if not _is_list(item):
-            raise UserError(f"{place} is a {type(item).__name__}, not {noun}")
-        texts = tuple(item)
-        if len(texts) != task.num_texts:
-            raise UserError(f"{place} holds {len(texts)} text{'s' * (len(texts) != 1)}, not {task.num_texts}")
-        for text in texts:
-            if not isinstance(text, str):
-                raise UserError(f"{place} holds a {type(text).__name__}, not text")
-            if readers.NOT_TEXT.search(text):
-                raise UserError(f"{place} is not text: it holds a NUL or an unpaired surrogate")
-        rows.append(texts)
+        texts = (item,) if isinstance(item, str) and task.num_texts == 1 else item
+        problem = ""
+        if not _is_list(texts):
+            problem = f"is a {type(item).__name__}, not a {noun}"
+        elif len(texts) != task.num_texts:
+            problem = f"holds {len(texts)} text{'s' * (len(texts) != 1)}, not {task.num_texts}"
+        elif not all(isinstance(text, str) for text in texts):
+            problem = f"holds a {' and a '.join(type(text).__name__ for text in texts)}, not text"
+        if problem:
+            raise UserError(f"{label}: input {index}, counted from 0, {problem}")
+        rows.append(tuple(texts))
     return rows
 
 
@@ -151,7 +145,7 @@ def load(run: Path | str) -> Predictor:
     Raises `UserError` if `run` is not a finished run of multitask_train.py.
     """
     run = Path(run)
-    manifest, step = kept(run)
+    manifest, scores = fine_tuned(run)
     settings = manifest["all_settings"]
     device = default_device()
     config = BertConfig.read(run / "encoder")
@@ -160,7 +154,7 @@ def load(run: Path | str) -> Predictor:
     # with_weights, as weights may have no pooling layer
     encoder = accelerate(BertModel.with_weights(run / "encoder", config))
     model = MultitaskModel(encoder, tasks, dropout=0.0, pooler=settings["pooler"])
-    checkpoint.load(run / "checkpoints", step, model)
+    checkpoint.load(run / "checkpoints", scores["step"], model)
     length = start.resolve_max_length(settings["max_length"], config)
     precision = manifest["precision"]
     # the run's machine may have had what this one has not
@@ -173,26 +167,13 @@ def load(run: Path | str) -> Predictor:
     return Predictor(model.to(device).eval(), tokenizer, length, choose(precision, device), frozenset(as_written))
 
 
-def kept(run: Path) -> tuple[dict[str, Any], int]:
-    """The manifest of a finished run of stage two, and the step of the checkpoint that it has kept.
-
-    Raises `UserError` if `run` is not one.
-    """
-    manifest, scores = finished(run)
-    if "tasks" not in manifest.get("all_settings", {}):
-        raise UserError(f"{run}: holds no heads: only runs of multitask_train.py can predict")
-    return manifest, scores["step"]
-
-
 def recorded_file(run: Path, task: str, split: str, data: Path | None = None) -> Path:
     """The file that a run read for a task and a split.
 
     It is the file of the recorded name in `data/course` or `data`, or else the recorded one. Raises `UserError` if
     there is none, or if its hash is not the recorded one.
     """
-    entry = read_json_object(run / "manifest.json")["data"].get(split, {}).get(task)
-    if entry is None:
-        raise UserError(f"{run / 'manifest.json'}: names no {split} file of {task}")
+    entry = read_json_object(run / "manifest.json")["data"][split][task]
     recorded = Path(entry["file"])
     candidates = [recorded]
     if data is not None:
@@ -203,68 +184,6 @@ def recorded_file(run: Path, task: str, split: str, data: Path | None = None) ->
                 raise UserError(f"{path}: not the file that {run} was made with (its hash is not the recorded one)")
             return path
     raise UserError(f"{recorded}: no such file; give the folder that holds {recorded.name} with --data DIR")
-
-
-def table(task: Task, outputs: np.ndarray, rows: Sequence[Row]) -> dict[str, list[str]]:
-    """The cells of each column, by its name: the rows' ids, the predictions, and the texts.
-
-    The prediction is a class, its name and its probability (sentiment); 0.0 or 1.0 and the probability of 1.0
-    (paraphrase); or the similarity from 0 to 5.
-    """
-    predicted = task.predict(outputs).tolist()
-    probabilities = task.probabilities(outputs)
-    columns = {"id": [row.id for row in rows]}
-    if probabilities is None:
-        columns[task.title] = [f"{value:.4f}" for value in predicted]
-    else:
-        labels = [int(value) for value in predicted]
-        written = [task.format_prediction(value) for value in predicted]
-        if len(task.classes) > 2:
-            columns["class"] = written
-            columns["name"] = [task.classes[label] for label in labels]
-            columns["probability"] = [f"{probabilities[row, label]:.4f}" for row, label in enumerate(labels)]
-        else:
-            columns[f"is_{task.classes[1].replace(' ', '_')}"] = written
-            columns["probability"] = [f"{value:.4f}" for value in probabilities[:, 1]]
-    names = ("sentence",) if task.num_texts == 1 else ("sentence1", "sentence2")
-    for column, name in enumerate(names):
-        # a TAB or a line end inside a text would be one of the table's
-        columns[name] = [" ".join(row.texts[column].split()) for row in rows]
-    return columns
-
-
-def read_inputs(source: str, task: Task) -> list[Row]:
-    """The rows of a file, or of standard input (`-`), without their labels.
-
-    Rows without a sentence are left out, with a note. Raises `UserError` if the file has another form, or no row.
-    """
-    with _input_file(source) as (path, name):
-        content = readers.read_texts(path, like=task.kind)
-    if not content.rows:
-        noun = "sentence" if task.num_texts == 1 else "pair of sentences"
-        raise UserError(f"{name}: holds no {noun}")
-    _note_skipped(content, name)
-    return content.rows
-
-
-def predict_own(predictor: Predictor, task: OwnTask, source: str, *, allow_unknown: bool = False) -> str:
-    """A file, or standard input (`-`), with the predictions of a task of the user's own.
-
-    Rows with a valid label are scored, to standard error. Raises `UserError` if the file has another form, or no row.
-    """
-    with _input_file(source) as (path, name):
-        content = task.read_inputs(path)
-        _note_skipped(content, name)
-        examples = predictor.examples(task, [row.texts for row in content.rows])
-        _check_inputs(predictor, task, examples, name, allow_unknown=allow_unknown)
-        outputs = predictor.outputs(task, examples)
-        predicted = task.predict(outputs)
-        gold = np.array([row.label for row in content.rows])
-        if not np.isnan(gold).all():
-            report = evaluate.report(task, predicted, gold)
-            print(evaluate.tables({task.name: report}, rows="labelled rows"), file=sys.stderr)
-        ids = [row.id for row in content.rows]
-        return task.prediction_text(ids, predicted, task.probabilities(outputs), path, "")
 
 
 @contextmanager
@@ -284,21 +203,6 @@ def _input_file(source: str) -> Iterator[tuple[Path, str]]:
             raise UserError(str(error).replace(str(path), name)) from error
 
 
-def _note_skipped(content: DataFile, name: str) -> None:
-    if content.skipped:
-        count = len(content.rows) + len(content.skipped)
-        print(f"note: {name}: {len(content.skipped):,} of {count:,} rows without a sentence", file=sys.stderr)
-
-
-def _check_inputs(predictor: Predictor, task: Task, examples: Examples, name: str, *, allow_unknown: bool) -> None:
-    """Note inputs that are truncated. Raises `UserError` if the encoder does not know most tokens."""
-    check_vocabulary(name, examples.cache, predictor.tokenizer, allow=allow_unknown)
-    cut, count = examples.truncated(task.pairs)
-    if cut:
-        longer = f"longer than {predictor.max_length} tokens and are truncated"
-        print(f"note: {name}: {cut:,} of {count:,} inputs are {longer}", file=sys.stderr)
-
-
 def main(arguments: list[str] | None = None) -> None:
     """Command line: load the model, read the inputs, and write a TSV table to standard output."""
     description = (__doc__ or "").splitlines()[0]
@@ -315,17 +219,26 @@ def main(arguments: list[str] | None = None) -> None:
         require_file(Path(options.file))
     predictor = load(options.run)
     task = predictor.task(options.task, "--task")
-    if isinstance(task, OwnTask):
-        sys.stdout.write(predict_own(predictor, task, options.file, allow_unknown=options.allow_unknown))
-        return
-    rows = read_inputs(options.file, task)
-    examples = predictor.examples(task, [row.texts for row in rows])
-    name = "standard input" if options.file == "-" else options.file
-    _check_inputs(predictor, task, examples, name, allow_unknown=options.allow_unknown)
-    columns = table(task, predictor.outputs(task, examples), rows)
-    print("\t".join(columns))
-    for cells in zip(*columns.values(), strict=True):
-        print("\t".join(cells))
+    with _input_file(options.file) as (path, name):
+        content = task.read_inputs(path)
+        rows = content.rows
+        if not rows:
+            raise UserError(f"{name}: holds no {'sentence' if task.num_texts == 1 else 'pair of sentences'}")
+        if content.skipped:
+            count = len(rows) + len(content.skipped)
+            distributed.note(f"{name}: {len(content.skipped):,} of {count:,} rows without a sentence")
+        examples = predictor.examples(task, [row.texts for row in rows])
+        check_vocabulary(name, examples.cache, predictor.tokenizer, allow=options.allow_unknown)
+        cut, count = examples.truncated(task.pairs)
+        if cut:
+            length = predictor.max_length
+            distributed.note(f"{name}: {cut:,} of {count:,} inputs are longer than {length} tokens and are truncated")
+        outputs = predictor.outputs(task, examples)
+        gold = np.array([row.label for row in rows])
+        if not np.isnan(gold).all():
+            report = evaluate.report(task, task.predict(outputs), gold)
+            print(evaluate.tables({task.name: report}, rows="labelled rows"), file=sys.stderr)
+        sys.stdout.write(task.input_table(rows, outputs, path))
 
 
 command = partial(cli.run, main)

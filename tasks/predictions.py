@@ -32,8 +32,6 @@ def check(folder: Path, data: Path) -> dict[Path, int]:
     """
     if (folder / "predictions").is_dir():
         folder = folder / "predictions"
-    if not folder.is_dir():
-        raise UserError(f"{folder}: no such folder")
     files = {}
     for split in ("dev", "test"):
         for name in LEADERBOARD:

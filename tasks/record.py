@@ -138,28 +138,15 @@ def prediction_file(task: Task, split: str) -> str:
     return f"{task.files.flag_prefix}-{split}-output.{task.prediction_ending}"
 
 
-def write_predictions(
-    path: Path,
-    task: Task,
-    ids: Sequence[str],
-    predicted: np.ndarray,
-    probabilities: np.ndarray | None = None,
-    source: Path | None = None,
-    split: str = "",
-) -> None:
-    """Write a prediction file in the task's own form, see `Task.prediction_text`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, task.prediction_text(ids, predicted, probabilities, source, split))
-
-
 def save(
     folder: Path, tasks: Mapping[str, Task], predictions: Predictions, paths: Mapping[tuple[str, str], Path]
 ) -> None:
-    """Write the prediction files to `paths`, and the dev rows to `folder`."""
+    """Write the prediction files to `paths`, in each task's own form, and the dev rows to `folder`."""
     for (name, split), rows in predictions.items():
-        write_predictions(
-            paths[name, split], tasks[name], rows.ids, rows.predicted, rows.probabilities, rows.source, split
-        )
+        path = paths[name, split]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = tasks[name].prediction_text(rows.ids, rows.predicted, rows.probabilities, rows.source, split)
+        write_atomic(path, text)
         if split == "dev":
             write_rows(folder, name, rows)
 
@@ -193,14 +180,8 @@ def write_rows(run: Path, name: str, rows: PredictedRows) -> Path:
 
 
 def json_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a file of JSON lines; `UserError` for any other line."""
-    rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            rows.append(json.loads(line))
-        except ValueError as error:
-            raise UserError(f"{path}:{number}: not JSON: {error}") from error
-    return rows
+    """The objects of a file of JSON lines."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def read_rows(path: Path) -> PredictedRows:

@@ -10,7 +10,8 @@ from minbert.errors import UserError, one_of
 from minbert.files import expand_user, key_hash
 from minbert.train.run import InputFiles
 from minbert.train.settings import names_in
-from tasks import own
+from tasks.definitions import read_definition, recorded_definition
+from tasks.own import OwnTask
 from tasks.task import Task
 
 _TABLE = {
@@ -45,9 +46,10 @@ def build(names: str, pairs: str, flag: str = "tasks", recorded: Mapping[str, An
         if not word.endswith(".toml"):
             tasks.append(TASKS[resolve_task(word, flag)](pairs))
         elif recorded is None:
-            tasks.append(own.read_task(expand_user(word), pairs))
+            tasks.append(OwnTask(read_definition(expand_user(word)), pairs))
         else:
-            tasks.append(own.recorded_task(recorded[Path(word).stem], pairs))
+            # neither the task's file nor its data are read
+            tasks.append(OwnTask(recorded_definition(recorded[Path(word).stem]), pairs))
     if not tasks or len({task.name for task in tasks}) < len(tasks):
         raise UserError(f"{flag}: {names!r} must name at least one task, each only once")
     return tasks
@@ -57,13 +59,12 @@ def inputs(tasks: Iterable[Task]) -> InputFiles:
     """The files of tasks that come from files, each with the hash of what its results depend on."""
     files = {}
     for task in tasks:
-        if isinstance(task, own.OwnTask):
-            definition = task.definition
-            content = key_hash([definition.reading, definition.metric, definition.weight])
-            files[f"definition of {task.name}"] = (definition.source, content)
+        if task.definition is not None:
+            content = key_hash([task.definition.reading, task.definition.metric, task.definition.weight])
+            files[f"definition of {task.name}"] = (task.definition.source, content)
     return files
 
 
 def definitions(tasks: Iterable[Task]) -> dict[str, Any] | None:
     """What a manifest says of the tasks that come from files, so that `build` can make them again; None without any."""
-    return {task.name: asdict(task.definition) for task in tasks if isinstance(task, own.OwnTask)} or None
+    return {task.name: asdict(task.definition) for task in tasks if task.definition is not None} or None

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from minbert.errors import UserError
-from minbert.files import expand_user, read_json_object
+from minbert.files import expand_user
 from tasks import manifests, record
 from tasks.record import PredictedRows, TaskScores
 
@@ -53,27 +53,13 @@ class Run:
 def read_run(folder: str | Path, name: str = "") -> Run:
     """Read the folder of a finished run; `UserError` if it is none, or its files are not as the scripts write them."""
     folder = expand_user(folder)
-    manifest, scores = finished(folder)
+    manifest, scores = manifests.finished(folder)
     try:
         return _read_run(folder, name or folder.resolve().name, manifest, scores)
-    # a ValueError too, but with a message of its own
-    except UserError:
-        raise
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         files = "manifest.json, metrics.jsonl, scores.json or dev/"
         problem = f"{type(error).__name__}: {error}".partition("\n")[0]
         raise UserError(f"{folder}: its {files} are not as the scripts write them ({problem})") from error
-
-
-def finished(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The manifest and the scores of a finished run. Raises `UserError` if `folder` is not one."""
-    manifest = folder / "manifest.json"
-    scores = folder / "scores.json"
-    if not manifest.is_file():
-        raise UserError(f"{folder}: not a run folder: it holds no manifest.json")
-    if not scores.is_file():
-        raise UserError(f"{folder}: has no scores.json, which a run writes at its end: let it finish first (--resume)")
-    return read_json_object(manifest), read_json_object(scores)
 
 
 def _read_run(folder: Path, name: str, manifest: dict[str, Any], scores: dict[str, Any]) -> Run:

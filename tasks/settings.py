@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from minbert.errors import UserError
-from minbert.files import expand_user, read_json_object
+from minbert.files import expand_user
 from minbert.train import settings
 from minbert.train.settings import Parsed, Settings, flag, require_range
 from tasks.augment.synonyms import SynonymFileSettings, SynonymSettings
+from tasks.manifests import fine_tuned
 from tasks.presets import PRESETS
 
 LEADERBOARD = ("sst", "quora", "sts")
@@ -167,10 +167,6 @@ class MultitaskSettings(Settings):
             raise UserError("--patience and --sampling sequential exclude each other: later tasks might never begin")
         if self.encoder.sentence_encoder and self.model.pairs != "joint":
             raise UserError("--sentence-encoder belongs to --pairs joint: no other form of pairs reads its vectors")
-        if self.training.batch_size < self.schedule.accumulate:
-            raise UserError(
-                f"--accumulate {self.schedule.accumulate} is more than --batch-size {self.training.batch_size}"
-            )
         encoder = self.encoder.encoder
         if encoder and not expand_user(encoder).is_dir():
             raise UserError(f"--encoder {encoder}: no such folder; pretrain_cbcl.py writes one into its run folder")
@@ -197,24 +193,16 @@ def resolve_defaults(parsed: Parsed[MultitaskSettings]) -> Parsed[MultitaskSetti
     changes: dict[str, Any] = {}
     from_run = parsed.settings.encoder.from_run
     if from_run:
-        changes["pairs"] = _pairs_of_run(parsed, expand_user(from_run))
+        manifest, _ = fine_tuned(expand_user(from_run))
+        recorded = manifest["all_settings"]
+        pairs = parsed.overrides.get("pairs", recorded["pairs"])
+        if pairs != recorded["pairs"]:
+            raise UserError(f"--from {from_run}: its heads read pairs by --pairs {recorded['pairs']}, not {pairs}")
+        changes["pairs"] = pairs
         if "tasks" not in chosen:
-            changes["tasks"] = read_json_object(expand_user(from_run) / "manifest.json")["all_settings"]["tasks"]
+            changes["tasks"] = recorded["tasks"]
     elif not chosen & {"encoder", "weights"} and expand_user(STAGE_ONE).is_dir():
         changes["encoder"] = STAGE_ONE
     if parsed.settings.model.freezes_encoder and "lr" not in chosen:
         changes["lr"] = _LAST_LAYERS_LR
     return replace(parsed, settings=parsed.settings.changed(**changes))
-
-
-def _pairs_of_run(parsed: Parsed[MultitaskSettings], run: Path) -> str:
-    """How the heads of a run read pairs. Raises `UserError` if `run` has none, or if `--pairs` names another form."""
-    if not (run / "scores.json").is_file() or not (run / "manifest.json").is_file():
-        raise UserError(f"--from {run}: is not a finished run of multitask_train.py")
-    recorded = read_json_object(run / "manifest.json")["all_settings"]
-    if "tasks" not in recorded:
-        raise UserError(f"--from {run}: holds no heads; --encoder {run} starts from its encoder")
-    pairs: str = recorded["pairs"]
-    if parsed.overrides.get("pairs", pairs) != pairs:
-        raise UserError(f"--from {run}: its heads read pairs by --pairs {pairs}, not {parsed.overrides['pairs']}")
-    return pairs

@@ -18,9 +18,12 @@ from torch import Tensor, nn
 
 from minbert.errors import UserError
 from minbert.ragged import Ragged
+from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
 from tasks import metrics, readers
+from tasks.definitions import Definition
 from tasks.examples import Examples
+from tasks.readers import DataFile
 
 SPLITS = ("train", "dev", "test")
 LEADERBOARD_ROW = "{id} , {value} \n"
@@ -68,10 +71,10 @@ class Scaled(nn.Module):
 class Files:
     """Default names of a task's data files, and the header line and the rows of its prediction files."""
 
-    train: str
-    dev: str
-    test: str
-    flag_prefix: str  # the course's short name of the task, in flags and names of prediction files
+    train: str = ""
+    dev: str = ""
+    test: str = ""
+    flag_prefix: str = ""  # the course's short name of the task, in flags and names of prediction files
     header: str = "id\tprediction\n"
     row: str = "{id}\t{value}\n"
 
@@ -92,6 +95,7 @@ class Task(ABC):
     scale: tuple[float, float] = (0.0, 5.0)  # lowest and highest score of a task without classes
     weight: float = 1.0  # of its loss beside those of other tasks
     splits: tuple[str, ...] = SPLITS
+    definition: Definition | None = None  # of a task that comes from a user's file
     paths: Mapping[str, Path] = MappingProxyType({})  # split -> file, of a task that names its files itself
     prediction_ending: str = "csv"  # of the names of its prediction files
 
@@ -107,6 +111,13 @@ class Task(ABC):
         if not len(cache):
             raise UserError(f"{path}: no usable row")
         return Examples(cache, tokenizer.cls, tokenizer.sep, max_length)
+
+    def read_inputs(self, path: Path) -> DataFile:
+        """The rows of a user's file to predict: a table with the columns that training reads, or one text a line.
+
+        The course's tasks ignore labels. Raises `UserError` if the file has another form.
+        """
+        return readers.read_texts(path, like=self.kind)
 
     @property
     def class_count(self) -> int | None:
@@ -169,9 +180,9 @@ class Task(ABC):
         self,
         ids: Sequence[str],
         predicted: np.ndarray,
-        probabilities: np.ndarray | None,
-        source: Path | None,
-        split: str,
+        probabilities: np.ndarray | None = None,
+        source: Path | None = None,
+        split: str = "",
     ) -> str:
         """The content of a prediction file: the header, then a line for each row, in file order.
 
@@ -182,6 +193,36 @@ class Task(ABC):
         for id_, value in zip(ids, predicted.tolist(), strict=True):
             lines.append(self.files.row.format(id=id_, value=self.format_prediction(value)))
         return "".join(lines)
+
+    def input_table(self, rows: Sequence[Row], outputs: np.ndarray, path: Path) -> str:
+        """The rows that `read_inputs` gives of a file, with the head's outputs for them, as a TSV table.
+
+        Between id and texts stand a class, its name and its probability (sentiment); 0.0 or 1.0 and the probability of
+        1.0 (paraphrase); or the similarity from 0 to 5.
+        """
+        predicted = self.predict(outputs)
+        probabilities = self.probabilities(outputs)
+        names = ["sentence"] if self.num_texts == 1 else ["sentence1", "sentence2"]
+        if probabilities is None:
+            header = [self.title]
+        elif len(self.classes) > 2:
+            header = ["class", "name", "probability"]
+        else:
+            header = [f"is_{self.classes[1].replace(' ', '_')}", "probability"]
+        lines = [["id", *header, *names]]
+        for index, row in enumerate(rows):
+            value = float(predicted[index])
+            if probabilities is None:
+                cells = [f"{value:.4f}"]
+            elif len(self.classes) > 2:
+                label = int(value)
+                cells = [self.format_prediction(value), self.classes[label], f"{probabilities[index, label]:.4f}"]
+            else:
+                cells = [self.format_prediction(value), f"{probabilities[index, 1]:.4f}"]
+            # a TAB or a line end inside a text would be one of the table's
+            texts = [" ".join(text.split()) for text in row.texts]
+            lines.append([row.id, *cells, *texts])
+        return "".join("\t".join(cells) + "\n" for cells in lines)
 
     def score(self, predicted: np.ndarray, gold: np.ndarray) -> float | None:
         """The task's metric over labelled rows, accuracy or Pearson's r; None if it is undefined."""

@@ -21,7 +21,7 @@ from torch import Tensor
 from minbert import pooling, weights
 from minbert.bert import BertModel
 from minbert.encoder import Encoder, pool
-from minbert.errors import UserError, one_of
+from minbert.errors import one_of
 from minbert.fast import packed_weights
 from minbert.files import write_atomic, write_json
 from minbert.precision import autocast
@@ -92,8 +92,6 @@ def parse(flags: argparse.ArgumentParser, arguments: list[str] | None) -> argpar
     words = sys.argv[1:] if arguments is None else arguments
     options = flags.parse_args(words)
     options.command = shlex.join(["python", "-m", f"tasks.benchmarks.{options.module}", *words])
-    if options.resamples < 0:
-        raise UserError(f"--resamples: {options.resamples} is less than 0")
     if options.out is None:
         options.out = Path("runs/benchmarks") / options.encoder[0].strip("/.").replace("/", "-")
     demand_writable(options.out / f"{options.suite}.json")
@@ -101,14 +99,8 @@ def parse(flags: argparse.ArgumentParser, arguments: list[str] | None) -> argpar
 
 
 def choose(text: str, names: Iterable[str], flag: str) -> list[str]:
-    """The names of a comma-separated list without repetitions, spelled as in `names`.
-
-    Raises `UserError` for any other name, and for a list of none.
-    """
-    words = [word for word in text.split(",") if word.strip()]
-    if not words:
-        raise UserError(f"{flag}: names none of {', '.join(names)}")
-    return list(dict.fromkeys(one_of(word.strip(), names, flag) for word in words))
+    """The names of a comma-separated list without repetitions, spelled as in `names`; `UserError` for another name."""
+    return list(dict.fromkeys(one_of(word.strip(), names, flag) for word in text.split(",")))
 
 
 # Encoders

@@ -56,7 +56,14 @@ def read(folder: Path, names: Sequence[str]) -> list[ScoredSet]:
 
     Raises `UserError` for a missing file, or without any pair.
     """
-    return [_read_set(folder, name) for name in names]
+    scored_sets = []
+    for name in names:
+        if name in CHINESE:
+            scored_sets.append(_read_chinese(folder, name))
+        else:
+            parts = senteval.scored(folder, name)
+            scored_sets.append(_scored_set("SICK-R" if name == "SICK" else name, parts, ""))
+    return scored_sets
 
 
 def read_pairs(path: Path) -> ScoredSet:
@@ -65,15 +72,12 @@ def read_pairs(path: Path) -> ScoredSet:
     return _scored_set(path.name, {path.name: data}, str(path))
 
 
-def _read_set(folder: Path, name: str) -> ScoredSet:
-    file = ""
-    if name in CHINESE:
-        path = _chinese_file(folder, name)
-        file = f"{path.parent.name}/{path.name}"
-        parts = {name: readers.open_as(path, "pair-score")}
-    else:
-        parts = senteval.scored(folder, name)
-    return _scored_set("SICK-R" if name == "SICK" else name, parts, file)
+def _read_chinese(folder: Path, name: str) -> ScoredSet:
+    path = chinese.files(folder).get((CHINESE[name], "test"))
+    if path is None:
+        folders = " or ".join(chinese.FOLDERS[CHINESE[name]])
+        raise UserError(f"{chinese.folder(folder)}: no test file of {name} (in {folders})")
+    return _scored_set(name, {name: readers.open_as(path, "pair-score")}, f"{path.parent.name}/{path.name}")
 
 
 def _scored_set(name: str, parts: Mapping[str, DataFile], file: str) -> ScoredSet:
@@ -95,11 +99,3 @@ def _scored_set(name: str, parts: Mapping[str, DataFile], file: str) -> ScoredSe
         skipped=skipped,
         file=file,
     )
-
-
-def _chinese_file(folder: Path, name: str) -> Path:
-    path = chinese.files(folder).get((CHINESE[name], "test"))
-    if path is None:
-        folders = " or ".join(chinese.FOLDERS[CHINESE[name]])
-        raise UserError(f"{chinese.folder(folder)}: no test file of {name} (in {folders})")
-    return path

@@ -24,7 +24,7 @@ from tasks.benchmarks import common, sets
 from tasks.benchmarks.common import COLUMNS, EmbeddingCache, NamedEncoder, Score, nan_if_none
 from tasks.benchmarks.sets import ScoredSet
 from tasks.readers import senteval
-from tasks.readers.labels import NLI_CLASSES
+from tasks.readers.kinds import NLI_CLASSES
 from tasks.tables import Table, between, number, numbers, records, wide
 
 SUBSET = "spearman of subset"

@@ -62,8 +62,6 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--folds", type=int, default=10, metavar="N", help="folds of a cross-validation (default: 10)")
     options = common.parse(parser, arguments)
     options.sets = common.choose(options.sets, SETS, "--sets")
-    if options.folds < 2:
-        raise UserError(f"--folds: {options.folds} is less than 2")
     return options
 
 

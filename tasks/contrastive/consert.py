@@ -37,7 +37,7 @@ from tasks.contrastive.step import (
 from tasks.contrastive.views import Adversarial, Streams, View, adversarial, apply, parse_views
 from tasks.examples import Examples
 from tasks.presets import PRESETS
-from tasks.readers.labels import NLI_CLASSES
+from tasks.readers.kinds import NLI_CLASSES
 
 
 @dataclass(frozen=True)

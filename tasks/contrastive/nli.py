@@ -50,7 +50,7 @@ from tasks.contrastive.step import (
 from tasks.examples import Examples
 from tasks.presets import PRESETS
 from tasks.readers import kind_of, open_as, senteval, text_key
-from tasks.readers.labels import NLI_CLASSES, POLARITIES
+from tasks.readers.kinds import NLI_CLASSES, POLARITIES
 
 _ORIGINALS = ("snli_1.0/snli_1.0_train.jsonl", "multinli_1.0/multinli_1.0_train.jsonl")
 

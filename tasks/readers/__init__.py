@@ -1,13 +1,14 @@
 """Readers of data files: `open_as(path, kind)` gives the rows of one of `KINDS`, however the file writes them.
 
 A file's first line says how it is read: `table` cuts it into records, `kinds` finds their columns by the header or a
-published layout, `rows` makes a `DataFile` of them: the rows kept, in file order, and those skipped, with line and
-reason. An invalid row raises `UserError` with `file:line: column: reason`.
+published layout and reads labels, `rows` makes a `DataFile` of them: the rows kept, in file order, and those skipped,
+with line and reason. An invalid row raises `UserError` with `file:line: column: reason`.
 """
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from minbert import token_cache
@@ -16,14 +17,12 @@ from minbert.files import require_file
 from minbert.token_cache import Issue, ReaderReport, Row, TokenCache
 from minbert.tokenizer import Tokenizer
 from tasks.readers import senteval
-from tasks.readers.course import clean_pair, clean_sentence
 from tasks.readers.kinds import HEADER_NAMES, KINDS, Request, find_columns, fit, unknown_format
-from tasks.readers.rows import NOT_TEXT, DataFile, read_rows, read_texts_of_lines
+from tasks.readers.rows import DataFile, clean_pair, clean_sentence, read_rows, read_texts_of_lines
 from tasks.readers.table import Table, open_table
 
 __all__ = [
     "KINDS",
-    "NOT_TEXT",
     "DataFile",
     "clean_pair",
     "clean_sentence",
@@ -46,11 +45,12 @@ def open_as(path: Path, kind: str, split: str = "", *, classes: int | None = Non
 
     `split` is train, dev or test. It selects the rows of a file with a column `split`; a test file needs no labels. By
     default all rows are read, as training rows. `classes` is the number of classes; by default any for `single` and 2
-    for `pair-class`. Labels are classes from 0, scores from 0 to 5, or the index in `labels.NLI_CLASSES`. If not
+    for `pair-class`. Labels are classes from 0, scores from 0 to 5, or the index in `kinds.NLI_CLASSES`. If not
     `clean`, the course's texts are read as they are written. Raises `UserError` for an invalid row, and if no reader
     fits, with the names that a header may have.
     """
-    return _read(*_first_fit(path, [Request(kind, split, classes, original=not clean)]))
+    _, read = _first_fit(path, [Request(kind, split, classes, original=not clean)])
+    return read()
 
 
 def kind_of(path: Path, kinds: Sequence[str], split: str = "") -> str:
@@ -58,7 +58,8 @@ def kind_of(path: Path, kinds: Sequence[str], split: str = "") -> str:
 
     Raises `UserError` if there is none, with the names that the first kind accepts.
     """
-    return _first_fit(path, [Request(kind, split) for kind in kinds])[1].kind
+    kind, _ = _first_fit(path, [Request(kind, split) for kind in kinds])
+    return kind
 
 
 def count_texts(path: Path, kind: str) -> int:
@@ -78,7 +79,8 @@ def read_texts(path: Path, like: str = "") -> DataFile:
         kinds = ["single", "lines"]
     elif like:
         kinds = ["pair", like]  # first what needs no label
-    return _read(*_first_fit(path, [Request(kind, labelled=False, original=True) for kind in kinds]))
+    _, read = _first_fit(path, [Request(kind, labelled=False, original=True) for kind in kinds])
+    return read()
 
 
 def is_table(path: Path) -> bool:
@@ -88,37 +90,28 @@ def is_table(path: Path) -> bool:
     return table.delimiter in ("\t", "json") or named
 
 
-def _first_fit(path: Path, requests: Sequence[Request]) -> tuple[Table, Request]:
-    """The file as a table of the first kind that its first line fits. Raises `UserError` if it fits none."""
+def _first_fit(path: Path, requests: Sequence[Request]) -> tuple[str, Callable[[], DataFile]]:
+    """The first kind that a file's first line fits, and the function that reads its rows; `UserError` for none."""
     table = open_table(path)
     for request in requests:
-        if request.kind == "lines":
-            fitted = None if is_table(path) else table
-        elif _has_reader(table, request):
-            fitted = table
-        else:
-            fitted = fit(table, request)
-        if fitted is not None:
-            return fitted, request
+        read = _reader(table, request)
+        if read is not None:
+            return request.kind, read
     raise unknown_format(table, requests[0])
 
 
-def _has_reader(table: Table, request: Request) -> bool:
-    """Whether a file has one of SentEval's two forms that are no tables."""
-    if request.kind == "single":
-        return senteval.is_trec(table)
-    return request.kind == "pair-score" and senteval.is_sts_input(table.path)
-
-
-def _read(table: Table, request: Request) -> DataFile:
-    """The rows of a file that `_first_fit` has recognised."""
+def _reader(table: Table, request: Request) -> Callable[[], DataFile] | None:
+    """The function that reads a file's rows as a kind; None if the first line does not fit."""
+    path = table.path
     if request.kind == "lines":
-        return read_texts_of_lines(table.path)
-    if not _has_reader(table, request):
-        return read_rows(table, request)
-    if request.kind == "single":
-        return senteval.read_trec(table.path, labelled=request.labelled)
-    return senteval.read_sts_input(table.path, labelled=request.labelled)
+        return None if is_table(path) else partial(read_texts_of_lines, path)
+    # SentEval has two forms that are no tables
+    if request.kind == "single" and senteval.is_trec(table):
+        return partial(senteval.read_trec, path, labelled=request.labelled)
+    if request.kind == "pair-score" and senteval.is_sts_input(path):
+        return partial(senteval.read_sts_input, path, labelled=request.labelled)
+    fitted = fit(table, request)
+    return partial(read_rows, fitted, request) if fitted is not None else None
 
 
 def digest(path: Path) -> str:

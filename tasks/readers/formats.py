@@ -92,7 +92,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 def _read_array(path: Path) -> list[Record]:
     try:
         content = json.loads("\n".join(read_lines(path)))
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UserError(f"{path}: not JSON: {error}") from error
     for number, record in enumerate(content, 1):
         if not isinstance(record, Mapping):

@@ -1,14 +1,19 @@
-"""The kinds of rows, the names that a header may give to their columns, and the published layouts without a header."""
+"""The kinds of rows: what a header may call their columns, the published layouts without a header, and their labels."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
-from minbert.errors import UserError, format_list
-from tasks.readers import course
-from tasks.readers.labels import is_number
+from minbert.errors import UserError, format_list, short_repr
 from tasks.readers.table import Table
 
+NLI_CLASSES = ("entailment", "neutral", "contradiction")
+POLARITIES = ("negative", "positive")
+QUESTIONS = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
+ParseLabel = Callable[[str], float]
+"""From the text of a label to its number; raises `UserError` for an invalid one, saying what is accepted."""
 _NAMES_SHOWN = 8  # names of a header in an error message
 
 
@@ -44,6 +49,8 @@ KINDS = {
     ),
 }
 """The kinds of rows. `pair` has no label; a file of triplets may lack the negative, and a test file its label."""
+_COURSE_LABELS = {"single": "sentiment", "pair-class": "is_duplicate", "pair-score": "similarity", "pair": ""}
+"""Kind -> what the files of Stanford's CS 224N default project call its label."""
 HEADER_NAMES: set[str] = set()
 for _kind in KINDS.values():
     HEADER_NAMES.update(*_kind.texts.values(), _kind.label)
@@ -111,7 +118,7 @@ def fit(table: Table, request: Request) -> Table | None:
     """
     kind = request.kind
     if not _missing_column(table.names, request):
-        if table.delimiter == "\t" and course.has_names(find_columns(table.names, kind), kind):
+        if table.delimiter == "\t" and _is_course(find_columns(table.names, kind), kind):
             return replace(table, quoted=True, is_course=True)
         return table
     for layout in LAYOUTS:
@@ -125,6 +132,16 @@ def fit(table: Table, request: Request) -> Table | None:
                 may_be_wider=layout.may_be_wider,
             )
     return None
+
+
+def _is_course(columns: Mapping[str, str], kind: str) -> bool:
+    """Whether the names of a header, by text, `label` or `id`, are the course's; test files have no label."""
+    if kind not in _COURSE_LABELS or "id" not in columns:
+        return False
+    expected = {role: role for role in columns}
+    if "label" in columns:
+        expected["label"] = _COURSE_LABELS[kind]
+    return columns == expected
 
 
 def _fits(cells: Sequence[str], layout: Layout) -> bool:
@@ -168,3 +185,62 @@ def unknown_format(table: Table, request: Request) -> UserError:
     return UserError(
         f"{path}:1: no column {wanted}: the first line must have the names of the columns, and has {names}"
     )
+
+
+# --- labels
+
+
+def parse_number(text: str) -> float:
+    """The number that a text is; NaN if it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number."""
+    return not math.isnan(parse_number(text))
+
+
+def parse_class(text: str, count: int | None = None) -> float:
+    """A class from 0 to `count` - 1; without a count any whole number from 0."""
+    value = parse_number(text)
+    if count is None:
+        accepted = "a whole number from 0"
+        is_class = value >= 0 and value.is_integer()
+    else:
+        accepted = f"one of {', '.join(map(str, range(count)))}"
+        is_class = value in range(count)
+    if not is_class:
+        raise UserError(f"{short_repr(text)} is not {accepted}")
+    return value
+
+
+def parse_score(text: str, lowest: int = 0) -> float:
+    """A similarity from `lowest` to 5."""
+    value = parse_number(text)
+    if lowest <= value <= 5:
+        return value
+    raise UserError(f"{short_repr(text)} is not between {lowest} and 5")
+
+
+def parse_nli(text: str) -> float:
+    """The index in `NLI_CLASSES`; SICK writes the classes in capitals."""
+    name = text.strip().lower()
+    if name in NLI_CLASSES:
+        return float(NLI_CLASSES.index(name))
+    raise UserError(f"{short_repr(text)} is not one of {', '.join(NLI_CLASSES)}")
+
+
+def label_parser(kind: str, column: str, classes: int | None = None) -> ParseLabel:
+    """How the label column of a kind of rows is read; `classes` is the number of classes, if it is known."""
+    if column == "relatedness_score":  # SICK's
+        return partial(parse_score, lowest=1)
+    if kind == "pair-score":
+        return parse_score
+    if kind == "nli":
+        return parse_nli
+    if kind == "pair-class" and classes is None:
+        classes = 2
+    return lambda text: parse_class(text, classes)

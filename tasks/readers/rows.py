@@ -6,19 +6,17 @@ Every row of a file is kept or listed as skipped: read = kept + skipped, plus th
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from minbert.errors import UserError, format_list
 from minbert.token_cache import Issue, Row
-from tasks.readers import course
-from tasks.readers.kinds import KINDS, Request, find_columns, fit, unknown_format
-from tasks.readers.labels import ParseLabel, label_parser
+from tasks.readers.kinds import KINDS, ParseLabel, Request, find_columns, fit, label_parser, unknown_format
 from tasks.readers.table import BOM, Record, Table, open_table, read_lines, text_of
 
 # JSON can hold surrogates; a file in UTF-16 without a byte order mark is read as UTF-8 with NULs
-NOT_TEXT = re.compile("[\0\ud800-\udfff]")
+_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 _PLACEHOLDERS = ("", "-1", "-1.0")  # labels of a test file whose labels are not published
 SPLITS = {"train": ("train",), "dev": ("dev", "valid", "val", "validation"), "test": ("test",)}
 """Split -> the names that a column `split` may have for it."""
@@ -62,7 +60,7 @@ class DataFile:
         elif (first := self._line_of_id.setdefault(row_id, line)) != line:
             raise UserError(f"{self.path}:{line}: id: duplicate, first seen on line {first}")
         for text in texts:
-            if NOT_TEXT.search(text):
+            if _NOT_TEXT.search(text):
                 raise UserError(f"{self.path}:{line}: not text: a NUL or an unpaired surrogate")
         self.rows.append(Row(row_id, texts, label, line, note))
 
@@ -94,10 +92,10 @@ def read_rows(table: Table, request: Request) -> DataFile:
     is_course = table.is_course and not request.original
     clean: Callable[[str], str] = str.strip
     if is_course:
-        clean = course.clean_sentence if kind == "single" else course.clean_pair
+        clean = clean_sentence if kind == "single" else clean_pair
     is_quora = table.is_course and kind == "pair-class"
     data = DataFile(table.path, len(texts), is_course=is_course)
-    for line, record in _records_of_split(table, request.split, data):
+    for line, record in records_of_split(data, table.names, table.records(), request.split):
         if all(value == name for name, value in record.items()):
             data.skip(line, "repeats the header")
             continue
@@ -130,6 +128,17 @@ def read_rows(table: Table, request: Request) -> DataFile:
     return data
 
 
+def clean_sentence(text: str) -> str:
+    """The course's preprocessing of a single sentence: lower case, surrounding white space removed."""
+    return text.lower().strip()
+
+
+def clean_pair(text: str) -> str:
+    """The course's preprocessing of a sentence of a pair: lower case, a space before . ? , ', single spaces."""
+    spaced = text.lower().replace(".", " .").replace("?", " ?").replace(",", " ,").replace("'", " '")
+    return " ".join(spaced.split())
+
+
 def read_label(path: Path, line: int, column: str, text: str, parse: ParseLabel) -> float:
     """The number of a label. Raises `UserError` with the line and column."""
     try:
@@ -138,26 +147,31 @@ def read_label(path: Path, line: int, column: str, text: str, parse: ParseLabel)
         raise UserError(f"{path}:{line}: {column}: {error}") from None
 
 
-def _records_of_split(table: Table, split: str, data: DataFile) -> Iterator[tuple[int, Record]]:
-    """The rows of a split, if a column names it, else all; those of other splits are counted in `data`.
+def records_of_split(
+    data: DataFile, names: Sequence[str], records: Iterable[tuple[int, Record]], split: str
+) -> Iterator[tuple[int, Record]]:
+    """The rows of a split, or all rows for ""; those of other splits are counted in `data`.
 
-    Raises `UserError` if the column `split` names this split in no row.
+    Raises `UserError` if there is a column `split`, and it names this split in no row.
     """
-    if not split or "split" not in table.names:
-        yield from table.records()
-        return
     others: dict[str, None] = {}  # a set in order of appearance
     is_empty = True
-    for line, record in table.records():
-        value = text_of(table.path, line, record, "split").strip()
-        if value.lower() in SPLITS[split]:
+    for line, record in records:
+        if is_of_split(record, names, split):
             is_empty = False
             yield line, record
         else:
             data.other_splits += 1
-            others[value] = None
-    if is_empty:
-        raise UserError(f"{table.path}: no row of the split {split!r}: the column 'split' has {format_list(others)}")
+            others[str(record.get("split", "")).strip()] = None
+    if is_empty and others:
+        raise UserError(f"{data.path}: no row of the split {split!r}: the column 'split' has {format_list(others)}")
+
+
+def is_of_split(record: Record, names: Sequence[str], split: str) -> bool:
+    """Whether a row is of a split, as its column `split` says; without this column, and for "", every row is."""
+    if not split or "split" not in names:
+        return True
+    return str(record.get("split", "")).strip().lower() in SPLITS[split]
 
 
 def read_texts_of_lines(path: Path) -> DataFile:

@@ -8,8 +8,7 @@ from pathlib import Path
 from minbert.errors import UserError
 from minbert.files import require_file
 from minbert.token_cache import Row
-from tasks.readers.kinds import Request
-from tasks.readers.labels import QUESTIONS, parse_score
+from tasks.readers.kinds import QUESTIONS, Request, parse_score
 from tasks.readers.rows import DataFile, plain_lines, read_label, read_table
 from tasks.readers.table import Table, read_lines
 
@@ -95,8 +94,8 @@ def scored(folder: Path, name: str, split: str = "test") -> dict[str, DataFile]:
 def classification(folder: Path, name: str) -> dict[str, DataFile]:
     """Sentences (pairs for MRPC and SICK-E) with a class from 0, by split; `all` for sets that are cross-validated.
 
-    Class 1 is positive, objective (SUBJ) or paraphrase (MRPC); TREC follows `labels.QUESTIONS`, SICK-E
-    `labels.NLI_CLASSES`. Raises `UserError` for a missing file.
+    Class 1 is positive, objective (SUBJ) or paraphrase (MRPC); TREC follows `kinds.QUESTIONS`, SICK-E
+    `kinds.NLI_CLASSES`. Raises `UserError` for a missing file.
     """
     base = root(folder)
     kind, splits = CLASSIFICATION[name]
@@ -133,7 +132,7 @@ def is_trec(table: Table) -> bool:
 
 
 def read_trec(path: Path, *, labelled: bool = True) -> DataFile:
-    """The questions of a latin-1 file, each after its type; classes follow `labels.QUESTIONS`."""
+    """The questions of a latin-1 file, each after its type; classes follow `kinds.QUESTIONS`."""
     data = DataFile(path, 1)
     for line, text in plain_lines(path, "latin-1"):
         match = _QUESTION.fullmatch(text)
@@ -165,10 +164,10 @@ def read_sts_input(path: Path, *, labelled: bool = True) -> DataFile:
     for line, (pair, score) in enumerate(zip_longest(read_lines(path), read_lines(gold)), 1):
         if not (pair and pair.strip()) and not (score and score.strip()):
             continue
-        if pair is None:
-            raise UserError(f"{path}: ends before line {line}, which {gold.name} has")
-        if score is None:
-            raise UserError(f"{gold}: ends before line {line}, which {path.name} has")
+        if pair is None or score is None:
+            shorter = path if pair is None else gold
+            longer = gold if pair is None else path
+            raise UserError(f"{shorter}: ends before line {line}, which {longer.name} has")
         cells = pair.split("\t")
         if len(cells) != 2:
             raise UserError(f"{path}:{line}: {len(cells)} columns, not 2")

@@ -102,7 +102,7 @@ def sample(run: Run, task: str, *, seed: int, data: Path | None = None) -> pd.Da
 
 
 def read_sheet(path: Path) -> pd.DataFrame:
-    """A labelled sheet: group, id and category; `UserError` naming the line if it is none, or if none is labelled.
+    """A labelled sheet: group, id and category; `UserError` naming the line if it is none.
 
     Categories are keys or names, in upper or lower case; an empty one is a pair that is not labelled yet.
     """
@@ -122,8 +122,6 @@ def read_sheet(path: Path) -> pd.DataFrame:
             names = ", ".join(filter(None, accepted))
             # the header is line 1
             raise UserError(f"{path}:{wrong[0] + 2}: {column} {sheet[column][wrong[0]]!r} is not one of {names}")
-    if not sheet["category"].any():
-        raise UserError(f"{path}: no pair has a category yet")
     return sheet[["group", "id", "category"]]
 
 

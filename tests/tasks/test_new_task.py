@@ -1,75 +1,71 @@
-"""Guards: the new task of docs/exercises.md works as its solution stands there.
+"""Guards: the file of a new task, written from the columns of a user's data file.
 
 python -m pytest --import-mode=importlib tests/tasks/test_new_task.py
 """
 
-import re
-import types
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
-import torch
 
-from minbert.bert import BertModel
-from minbert.tokenizer import Tokenizer
-from tasks import predict, predictions, record, registry
-from tasks.model import MultitaskModel
-from tests.tasks.test_predict import finished_run
-from tests.tasks.test_predictions import SAMPLE, write_all
+from minbert import UserError
+from tasks import new_task, registry
+from tasks.own import OwnTask
 
-ROOT = Path(__file__).parent.parent.parent
-PAGE = ROOT / "docs" / "exercises.md"
-
-
-@pytest.fixture
-def reviews(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The task of the page, registered."""
-    text = PAGE.read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(\"\"\"Film reviews.*?)```", text, re.DOTALL)
-    (name, module, attribute) = re.search(r'`"(\w+)": "([\w.]+):(\w+)"`', text).groups()
-    new_module = types.ModuleType(module)
-    exec(code, new_module.__dict__)
-    monkeypatch.setitem(registry.TASKS, name, getattr(new_module, attribute))
-    (task,) = registry.build(name, "cross")
-    return task
+FILES = [
+    (
+        "reviews.csv",
+        "n,comment,mood\n0,the cat sat,happy\n1,a sad dog,angry\n2,a tree,neutral\n3,a bird,happy\n",
+        ("classification", "mood"),
+    ),
+    (
+        "quora.csv",
+        "question1,question2,is_duplicate\na cat,the cat,1\na dog,the tree,0\n",
+        ("pair-classification", "is_duplicate"),
+    ),
+    (
+        "pairs.csv",
+        "left,right,points\na cat and so on,the cat again,1.0\na dog and so on,the tree again,0.25\n",
+        ("similarity", "points"),
+    ),
+]
 
 
-def test_it_trains_and_predicts(reviews: Any, tiny: Path, tmp_path: Path) -> None:
-    path = tmp_path / "ids-cfimdb-dev.csv"
-    path.write_text('\tid\tsentence\tsentiment\n0\tA\t the cat <br />is "happy"\t1\n1\tB\t a sad dog\t0\n')
-    examples = reviews.open(path, "dev", Tokenizer.load(tiny), 32)
-    assert examples.labels.tolist() == [1, 0]
-    assert examples.cache.text(0) == 'the cat <br />is "happy"'
-    model = MultitaskModel(BertModel.from_pretrained(tiny), [reviews], 0.0)
-    outputs = model(reviews.name, reviews.encode(examples, np.arange(2)))
-    assert outputs.shape == (2, 2)
-    reviews.loss(outputs, torch.tensor(np.array(examples.labels))).backward()
-    assert reviews.predict(outputs.detach().numpy()).tolist() == outputs.argmax(1).tolist()
-
-
-def test_head_predicts_a_users_sentences(
-    reviews: Any, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("name", "content", "expected"), FILES)
+def test_task_is_written_and_read(
+    name: str, content: str, expected: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = finished_run(tmp_path / "run", tiny, tasks=reviews.name)
-    (tmp_path / "own.txt").write_text("The cat sat.\nA sad dog!\n")
-    predict.main([str(run), "--task", reviews.files.flag_prefix, str(tmp_path / "own.txt")])
-    header, *rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert header == ["id", "is_positive", "probability", "sentence"]
-    classes = predict.load(run).predict(reviews.name, ["The cat sat.", "A sad dog!"])
-    assert [float(row[1]) for row in rows] == classes.tolist()
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text(content)
+    path = new_task.write_task(Path(name))
+    (task,) = registry.build(str(path), "cross")
+    assert isinstance(task, OwnTask)
+    assert (task.definition.kind, task.definition.label) == expected
+    with pytest.raises(UserError, match="exists already"):
+        new_task.write_task(Path(name))
 
 
-def test_prediction_files_have_one_separator(reviews: Any, tmp_path: Path) -> None:
-    record.write_predictions(tmp_path / "p.csv", reviews, ["a1", "b2"], np.array([1.0, 0.0]))
-    frame = pd.read_csv(tmp_path / "p.csv", sep="\t")
-    assert list(frame.columns) == ["id", "Predicted_Sentiment"]
-    assert frame.to_numpy().tolist() == [["a1", 1], ["b2", 0]]
+def test_dev_and_test_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mails").mkdir()
+    for split in ("train", "valid", "test"):
+        Path("mails", f"{split}.csv").write_text("text,label\na cat sat,x\na dog sat,y\n")
+    (task,) = registry.build(str(new_task.write_task(Path("mails/train.csv"))), "cross")
+    assert task.name == "mails"
+    names = {split: path.name for split, path in task.paths.items()}
+    assert names == {"train": "train.csv", "dev": "valid.csv", "test": "test.csv"}
 
 
-def test_leaderboard_files_stay_the_same(reviews: Any, tmp_path: Path) -> None:
-    files = predictions.check(write_all(tmp_path / "predictions"), SAMPLE)
-    assert reviews.name in registry.TASKS
-    assert {path.name.split("-")[0] for path in files} == {"sst", "para", "sts"} and len(files) == 6
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"a fine film,good\na bad one,bad\na good one,good\n", "so it is no header"),
+        (b"PK\x03\x04 more", "an Excel file"),
+        (b"number\n1\n2\n", "no column looks like texts: it has 'number'"),
+    ],
+)
+def test_unfit_file_is_named(content: bytes, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("films.csv").write_bytes(content)
+    with pytest.raises(UserError, match=problem):
+        new_task.write_task(Path("films.csv"))
+    assert not Path("films.toml").exists()

@@ -98,21 +98,14 @@ def test_predictions_equal_the_runs_evaluation(
 FRAME = pd.DataFrame({"sentence": ["A film."], "label": [1]})
 OTHER_INPUTS = [
     ("sst", FRAME, "the inputs are a DataFrame, not a list of sentences"),
-    ("sst", {"sentence": "A film."}, "a dict"),
     ("sst", {"A film.", "Another."}, "a set"),
     ("sst", None, "a NoneType"),
-    ("sst", 7, "a int"),
-    ("sst", ["A film.", None], "input 1, counted from 0, is a NoneType, not a sentence"),
-    ("sst", ["A film.", {"text": "x"}], "input 1, counted from 0, is a dict"),
+    ("sst", ["A film.", float("nan")], "input 1, counted from 0, is a float, not a sentence"),
     ("sst", [("a", "b")], "input 0, counted from 0, holds 2 texts, not 1"),
-    ("sst", ["A film.", "lone \ud800"], "input 1, counted from 0, is not text"),
-    ("sts", ["A film."], "input 0, counted from 0, is a str, not a pair of sentences"),
     ("sts", ("A film.", "A movie."), "input 0, counted from 0, is a str, not a pair of sentences"),
     ("sts", "A film.", "the inputs are a str, not a list of pairs of sentences"),
     ("sts", [("a", "b"), ("a",)], "input 1, counted from 0, holds 1 text, not 2"),
-    ("sts", [("a", "b"), ("a", 7.0)], "input 1, counted from 0, holds a float"),
-    ("sts", [("a", "b"), {"a", "b"}], "input 1, counted from 0, is a set"),
-    ("sts", FRAME, "a DataFrame"),
+    ("sts", [("a", "b"), ("a", 7.0)], "input 1, counted from 0, holds a str and a float"),
 ]
 
 
@@ -134,13 +127,11 @@ def test_sequences_of_texts_are_inputs(make_run: Callable[..., Path]) -> None:
     expected = predictor.predict_proba("sst", texts)
     for inputs in (tuple(texts), np.array(texts), pd.Series(texts, index=[7, 7]), iter(texts)):
         np.testing.assert_array_equal(predictor.predict_proba("sst", inputs), expected)
-    one = predictor.predict("sst", texts[0])
-    assert np.ndim(one) == 0 and one == expected[0].argmax()
+    assert predictor.predict("sst", texts[0]) == expected[0].argmax(), "a number for a single sentence"
     assert predictor.predict_proba("sst", texts[0]).shape == (5,)
     pairs = predictor.predict("sts", [tuple(texts)])
     np.testing.assert_array_equal(predictor.predict("sts", pd.DataFrame([texts]).to_numpy()), pairs)
-    assert predictor.predict("sst", []).shape == predictor.predict("sts", []).shape == (0,)
-    assert predictor.predict_proba("sst", []).shape == (0, 5) and predictor.predict_proba("para", []).shape == (0, 2)
+    assert predictor.predict("sst", []).shape == (0,) and predictor.predict_proba("sst", []).shape == (0, 5)
 
 
 TABLES = [
@@ -196,20 +187,7 @@ def test_lines_are_sentences(
         predict.main([str(run), "--task", "sts"])
 
 
-def test_unknown_tokens_are_reported(make_run: Callable[..., Path], tmp_path: Path, capsys: Capture) -> None:
-    run, file = make_run(), tmp_path / "own.txt"
-    file.write_text("the cat \u4e2d\n", encoding="utf-8")
-    predict.main([str(run), "--task", "sst", str(file)])
-    assert "own.txt: 33% of the tokens are unknown" in capsys.readouterr().err
-    file.write_text("\u4e2d\u6587\n", encoding="utf-8")
-    with pytest.raises(UserError, match="--allow-unknown"):
-        predict.main([str(run), "--task", "sst", str(file)])
-    assert capsys.readouterr().out == ""
-    predict.main([str(run), "--task", "sst", "--allow-unknown", str(file)])
-    assert len(capsys.readouterr().out.splitlines()) == 2
-
-
-def test_unfinished_run_is_user_error(make_run: Callable[..., Path], tmp_path: Path) -> None:
+def test_unfit_run_or_file_is_named(make_run: Callable[..., Path], tmp_path: Path) -> None:
     run = make_run(tasks="sst,sts")
 
     def message(folder: Path, task: str = "sst", file: str = "-") -> str:
@@ -218,15 +196,12 @@ def test_unfinished_run_is_user_error(make_run: Callable[..., Path], tmp_path: P
         return str(raised.value)
 
     assert "no such file" in message(run, file="nowhere.txt")
-    (tmp_path / "misspelt.csv").write_text("id,sentnce\n1,hello\n")
-    assert "misspelt.csv:1: no column 'sentence'" in message(run, file=str(tmp_path / "misspelt.csv"))
+    (tmp_path / "chinese.txt").write_text("\u4e2d\u6587\n", encoding="utf-8")
+    assert "--allow-unknown" in message(run, file=str(tmp_path / "chinese.txt"))
+    predict.main([str(run), "--task", "sst", str(tmp_path / "chinese.txt"), "--allow-unknown"])
     assert message(run, "nli").startswith("--task: 'nli'")
     assert "not a run folder" in message(tmp_path)
-    (run / "scores.json").write_text(json.dumps({"step": 6}))
-    with pytest.raises(FileNotFoundError, match="step-00000006"):
-        predict.main([str(run), "--task", "sst"])
-    for content, words in (("[]", "not an object"), ('{"all_settings": {"order": "cbcl"}}', "holds no heads")):
-        (run / "manifest.json").write_text(content)
-        assert words in message(run)
+    (run / "manifest.json").write_text('{"all_settings": {"order": "cbcl"}}')
+    assert "holds no heads" in message(run)
     (run / "scores.json").unlink()
     assert "let it finish first" in message(run)

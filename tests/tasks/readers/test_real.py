@@ -13,7 +13,7 @@ import pytest
 from minbert.token_cache import Row
 from tasks import readers
 from tasks.readers import DataFile, open_as, senteval
-from tasks.readers.labels import NLI_CLASSES
+from tasks.readers.kinds import NLI_CLASSES
 from tests.conftest import unquoted
 
 pytestmark = pytest.mark.realdata

@@ -56,13 +56,11 @@ def test_json_lines(write: Callable, refusal: Callable) -> None:
     )
     missing = "file.csv:2: label: missing; the line has 'text'"
     assert refusal(open_as, write(first + '{"text": "y"}\n'), "single") == missing
-    hostile = ['{"text": ' + "[" * 99_999 + "\n", '{"text": ' + "1" * 5_000 + "}\n"]
     for bad in (
         '{"text": 1\n',
         "[1]\n",
         '{"text": "\\u0000", "label": 1}\n',
         '{"text": "\\ud800", "label": 1}',
-        *hostile,
     ):
         message = refusal(open_as, write(first + bad), "single")
         assert message.startswith("file.csv:2: ") and len(message) < 200
