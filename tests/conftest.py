@@ -3,7 +3,6 @@
 python -m pytest --import-mode=importlib tests
 """
 
-import csv
 import json
 import os
 import signal
@@ -205,8 +204,3 @@ def _write_wordnet(folder: Path, *synsets: tuple[str, dict[str, int]], rude: tup
     for name, content in (("weights", {}), ("tagdict", tagged), ("classes", ["CD"])):  # any other word is a CD
         (tagger / f"{tagger.name}.{name}.json").write_text(json.dumps(content), encoding="utf-8")
     return folder.resolve()
-
-
-def unquoted(cell: str) -> str:
-    """A cell of a tab-separated file, read by csv if that has quoted it because of a quote inside."""
-    return next(csv.reader([cell], delimiter="\t"))[0] if cell[:1] == cell[-1:] == '"' and '""' in cell else cell

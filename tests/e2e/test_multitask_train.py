@@ -155,21 +155,6 @@ def test_limit_eval_and_keep_last_hold(script: Script) -> None:
     assert minbert.Encoder.load(run.folder / "encoder").pooler == "mean"
 
 
-def test_heads_have_their_own_rate(script: Script, tiny: Path) -> None:
-    """One update of the same gradient: the heads as with one rate for all, the encoder twice as far."""
-    left = []
-    for rates in (("--lr", 1e-3), ("--lr", 2e-3, "--head-lr", 1e-3)):
-        run = script(MULTITASK, *rates, "--weight-decay", 0, "--max-steps", 1, run_dir=f"run{len(rates)}")
-        assert run.code == 0, run.err
-        left.append(load_file(run.folder / "checkpoints" / "step-00000001" / "model.safetensors"))
-    for name, start in minbert.BertModel.from_pretrained(tiny).state_dict().items():
-        alike, twice = (weights[f"encoder.{name}"] - start for weights in left)
-        torch.testing.assert_close(twice, 2 * alike, atol=1e-6, rtol=1e-3)
-    heads = [name for name in left[0] if name.startswith("heads.")]
-    assert heads and all(torch.equal(left[0][name], left[1][name]) for name in heads)
-    assert not torch.equal(left[0]["encoder.word_embedding.weight"], left[1]["encoder.word_embedding.weight"])
-
-
 def test_dev_rows_without_labels_are_predicted(script: Script, tmp_path: Path) -> None:
     """They are predicted and not scored; a set without any label has no score."""
     lines = (COURSE / "quora-dev.csv").read_text().splitlines()

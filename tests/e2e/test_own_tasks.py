@@ -167,21 +167,3 @@ def test_run_goes_on_with_heads(script: Script, own: Path) -> None:
     toml = (own / "questions.toml").read_text()
     (own / "questions.toml").write_text(toml.replace("scale = [0, 1]", "scale = [0, 2]"))
     assert "its head of questions has 0.0, 1.0, the task has 0.0, 2.0" in refusal()
-
-
-def test_duplicates_of_dev_rows_are_counted(script: Script, own: Path) -> None:
-    lines = (own / "reviews.csv").read_text().splitlines()
-    (own / "dev.csv").write_text("\n".join([*lines[:6], "x1,The  LOVELY kettle,happy"]) + "\n")
-    toml = (own / "reviews.toml").read_text()
-    (own / "reviews.toml").write_text(f'{toml}dev = "dev.csv"\n')
-    run = script(MULTITASK, *FLAGS, "--max-steps", 2, "--tasks", own / "reviews.toml")
-    assert run.code == 0, run.err
-    assert "5 of 6 dev rows have the texts of a training row" in run.err
-    assert run.manifest()["data"]["dev"]["reviews"]["in_train"] == 5
-
-
-def test_mistake_in_task_file_ends_run(script: Script, own: Path) -> None:
-    (own / "reviews.toml").write_text('kind = "classification"\ntrain = "reviews.csv"\n')
-    run = script(MULTITASK, *FLAGS, "--tasks", own / "reviews.toml")
-    assert (run.code, len(run.errors)) == (2, 1) and "reviews.toml: text: not named" in run.errors[0]
-    assert not run.folder.exists()

@@ -24,25 +24,6 @@ from minbert.train.run import RunFolder
 from tests.e2e.conftest import ROOT, SAMPLE
 from tests.tasks.contrastive import ranks
 
-SLOW_TO_SAVE = """
-import sys, time
-from pathlib import Path
-import torch
-from minbert.train import distributed, start
-from minbert.train.settings import parse
-from tasks.presets import PRESETS
-from tasks.settings import MultitaskSettings
-saved = Path(sys.argv[2], "saved")
-program = "multitask_train.py"
-parsed = parse(MultitaskSettings, PRESETS, sys.argv[1:], program=program, description="", default="default")
-with start.open_run(parsed):
-    if distributed.rank() == 0:
-        time.sleep(2)
-        saved.touch()
-assert saved.exists(), "a rank has left before the first one has saved"
-assert not torch.distributed.is_initialized(), "a rank ends inside the process group"
-"""
-
 
 def torchrun(script: str, tiny: Path, folder: Path, *flags: Any, restarts: int = 0) -> "subprocess.Popen[str]":
     """A script on two ranks under torchrun."""
@@ -64,13 +45,6 @@ def test_every_launch_ends_well(tiny: Path, tmp_path: Path) -> None:
         assert process.returncode == 0, stderr
         assert {"encoder", "scores.json", "predictions", "report.html"} <= {path.name for path in folder.iterdir()}
         assert "terminate called" not in stderr
-
-
-@pytest.mark.slow
-def test_ranks_wait_for_the_first(script: Callable[..., Any], tmp_path: Path) -> None:
-    (tmp_path / "slow.py").write_text(SLOW_TO_SAVE)
-    done = script("", argv=[str(tmp_path / "slow.py"), "--run-dir", str(tmp_path / "run")], ranks=2)
-    assert done.codes == [0, 0], [path.read_text() for path in tmp_path.glob("*.err*")]
 
 
 @pytest.mark.parametrize(
@@ -130,19 +104,6 @@ PRETRAIN = "pretrain_cbcl.py"
 SHORT = ("--epochs", 2, "--max-steps", 6, "--batch-size", 15, "--lr", 1e-3, "--evaluate-every", 3, "--keep", "best")
 
 
-@pytest.mark.slow
-def test_metrics_equal_one_process(script: Callable[..., Any]) -> None:
-    flags = (*SHORT, "--encoder-dropout", 0, "--pooler", "mean", "--precision", "fp32")
-    alone = script(PRETRAIN, *flags, run_dir="alone")
-    both = script(PRETRAIN, *flags, run_dir="both", ranks=2)
-    assert both.codes == [0, 0], both.err
-    assert len(both.rows()) == len(alone.rows()) == 4, "one rank alone writes the metrics"
-    for ours, theirs in zip(both.rows(), alone.rows(), strict=True):
-        assert ours.keys() == theirs.keys() and (ours["kind"], ours["step"]) == (theirs["kind"], theirs["step"])
-        numbers = [name for name, value in theirs.items() if isinstance(value, float)]
-        assert [ours[name] for name in numbers] == pytest.approx([theirs[name] for name in numbers], rel=1e-4, abs=1e-6)
-
-
 def test_killed_ranks_resume_bit_equal(script: Callable[..., Any], tmp_path: Path) -> None:
     whole = script(PRETRAIN, *SHORT, run_dir="whole", ranks=2)
     assert whole.codes == [0, 0], whole.err
@@ -165,18 +126,13 @@ def test_differing_ranks_are_not_saved(script: Callable[..., Any]) -> None:
 LONG = ("--epochs", 3, "--batch-size", 8, "--lr", 1e-3, "--save-every", 1)
 
 
-def saving(run: RunFolder, tiny: Path, restarts: int) -> "subprocess.Popen[str]":
-    """A run of two ranks under torchrun that has written a checkpoint."""
-    process = torchrun(PRETRAIN, tiny, run.path, *LONG, "--resume", restarts=restarts)
-    while not checkpoint.steps(run.checkpoints) and process.poll() is None:
-        time.sleep(0.01)
-    return process
-
-
 @pytest.mark.slow
 def test_torchrun_restart_is_bit_equal(script: Callable[..., Any], tiny: Path, tmp_path: Path) -> None:
-    whole, run = script(PRETRAIN, *LONG, run_dir="whole", ranks=2), RunFolder(tmp_path / "run")
-    with saving(run, tiny, 1) as process:
+    whole = script(PRETRAIN, *LONG, run_dir="whole", ranks=2)
+    run = RunFolder(tmp_path / "run")
+    with torchrun(PRETRAIN, tiny, run.path, *LONG, "--resume", restarts=1) as process:
+        while not checkpoint.steps(run.checkpoints) and process.poll() is None:
+            time.sleep(0.01)
         first_rank = (run.path / ".minbert.lock").read_text().split()[1]
         os.kill(int(first_rank), signal.SIGKILL)
         _, stderr = process.communicate(timeout=200)
@@ -186,17 +142,3 @@ def test_torchrun_restart_is_bit_equal(script: Callable[..., Any], tiny: Path, t
     assert len(sessions) == 2 and 0 < sessions[1][0] < sessions[1][1] == whole.rows()[-1]["step"], sessions
     assert resumed.rows() == whole.rows()
     assert whole.bits().items() <= resumed.bits().items(), "the command that was typed writes a report as well"
-
-
-@pytest.mark.slow
-def test_stopped_torchrun_resumes_bit_equal(script: Callable[..., Any], tiny: Path, tmp_path: Path) -> None:
-    whole, run = script(PRETRAIN, *LONG, run_dir="whole", ranks=2), RunFolder(tmp_path / "run")
-    with saving(run, tiny, 0) as process:
-        process.send_signal(signal.SIGTERM)
-        _, stderr = process.communicate(timeout=200)
-    assert "; resume with: " in stderr and process.returncode != 0, stderr
-    resumed = script(PRETRAIN, *LONG, "--resume", ranks=2)
-    assert resumed.codes == [0, 0], resumed.err
-    sessions = [(session["from_step"], session["to_step"]) for session in resumed.manifest()["sessions"]]
-    assert len(sessions) == 2 and 0 < sessions[0][1] == sessions[1][0] < sessions[1][1], sessions
-    assert resumed.rows() == whole.rows() and resumed.bits() == whole.bits()

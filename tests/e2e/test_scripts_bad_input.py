@@ -36,12 +36,10 @@ BAD = [
     (MULTITASK, "--use-gpu", "--use-gpu"),
     (MULTITASK, "--data no/such/folder", "--data no/such/folder"),
     (MULTITASK, "--sst_train no-such-file.csv", "no-such-file.csv"),
-    (MULTITASK, "--para_test_out /proc/no-such.csv", "--para-test-out /proc/no-such.csv"),
     (MULTITASK, "--sts_test_out {taken}", "--sts-test-out {taken}"),
     (MULTITASK, "--sst_dev {dev} --sst_dev_out {dev}", "{dev} --*_out"),
     (MULTITASK, "--sst_dev_out {taken}/out.csv --sts_dev_out {taken}/../taken/out.csv", "out.csv --*_out"),
     (MULTITASK, "--run-dir {taken}", "{taken} holds no run"),
-    (MULTITASK, "--run-dir {taken} --resume", "{taken} holds no run"),
     (MULTITASK, "--run-dir {dev}", "--run-dir {dev}"),
     (MULTITASK, "", "--weights no-such-weights"),
     (PRETRAIN, "--triplets no-such-file.csv", "no-such-file.csv"),
@@ -107,8 +105,6 @@ def test_unfit_weights_are_refused(script: Script, tiny_copy: Callable[..., Path
     refused(script(MULTITASK, "--weights", folder), "missing", "encoder.layer.2")
     joint = script(MULTITASK, "--pairs", "joint", "--sentence-encoder", "minilm")
     refused(joint, "--sentence-encoder minilm", "sizes")
-    refused(script(MULTITASK, "--sentence-encoder", folder), "--sentence-encoder belongs to --pairs joint")
-    refused(script(MULTITASK, "--weights", ""), "--weights", "runs/consert-sup/encoder")
 
 
 def test_warnings_name_truncation_and_leaks(script: Script, tmp_path: Path) -> None:

@@ -94,18 +94,6 @@ def test_ensemble_without_texts(runs: list[Path], tmp_path: Path) -> None:
         assert line.split("\t")[2] not in text
 
 
-def test_members_score_as_their_runs(runs: list[Path]) -> None:
-    member, predictor = ensemble.load(runs[0], "a"), predict.load(runs[0])
-    dev = {
-        name: task.open(COURSE / task.files.dev, "dev", predictor.tokenizer, 24)
-        for name, task in predictor.model.tasks.items()
-    }
-    norm, by_task = evaluate.DevEvaluation(predictor.model, dev, "fp32")()
-    scores = ensemble.scores(member)
-    assert scores["dev_norm"] == norm
-    assert {name: task_scores["score"] for name, task_scores in scores["tasks"].items()} | {"dev_norm": norm} == by_task
-
-
 def test_members_must_be_alike(runs: list[Path], tiny: Path, tmp_path: Path) -> None:
     def message(*arguments: Path | str) -> str:
         with pytest.raises(UserError) as raised:

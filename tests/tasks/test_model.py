@@ -24,7 +24,8 @@ from minbert.train.loop import LoopState, StepContext
 from minbert.train.plan import PlannedBatch
 from minbert.weights import their_name
 from tasks import TASKS, evaluate
-from tasks.model import MultitaskModel, MultitaskTrainStep
+from tasks.model import MultitaskModel, MultitaskTrainStep, parameter_groups
+from tasks.settings import TrainingSettings
 
 ROOT = Path(__file__).parent.parent.parent
 COURSE = ROOT / "data" / "sample" / "course"
@@ -157,9 +158,6 @@ def test_ranks_have_outputs_of_one_process(make: Callable, examples: dict, monke
             parts.append(evaluate.outputs(model, model.tasks[name], rows, "fp32", divided=True))
             assert 0 < np.count_nonzero(parts[-1]) < np.count_nonzero(whole)
         np.testing.assert_array_equal(sum(parts), whole)
-    monkeypatch.setattr(distributed, "world", lambda: 9_999)
-    monkeypatch.setattr(distributed, "rank", lambda: 9_998)
-    assert not evaluate.outputs(model, model.tasks["sst"], examples["sst"], "fp32", divided=True).any()
 
 
 def binary(outputs: Tensor, labels: Tensor) -> Tensor:
@@ -254,13 +252,12 @@ def test_dropout_depends_on_step_and_part(make: Callable, examples: dict) -> Non
     assert len({first, loss(6), loss(5, seed=2), loss(5, accumulate=2)}) == 4
 
 
-def test_head_dropout_is_independent_of_encoder(make: Callable, examples: dict) -> None:
-    model = make(dropout=0.3, frozen=True).train()
-    features, losses = model.features, []
-    for draws in (0, 7):
-        model.features = lambda *batch, draws=draws: (torch.rand(draws), features(*batch))[1]
-        losses.append(float(loss_of_step(model, examples, "sst", np.arange(8))))
-    assert losses[0] == losses[1]
+def test_heads_have_their_own_rate(make: Callable) -> None:
+    model = make()
+    groups = parameter_groups(model, TrainingSettings(lr=2e-3, head_lr=1e-3))
+    rates = {id(parameter): group.get("peak_lr", 2e-3) for group in groups for parameter in group["params"]}
+    assert {rates[id(parameter)] for parameter in model.heads.parameters()} == {1e-3}
+    assert {rates[id(parameter)] for parameter in model.encoder.parameters()} == {2e-3}
 
 
 def test_kept_outputs_are_the_latest_evaluation(make: Callable, examples: dict) -> None:

@@ -67,19 +67,10 @@ def test_pooler_and_name_of_run(
 
 
 def test_training_data_of_run(tiny: Path, tmp_path: Path) -> None:
-    encoder = Encoder.load(tiny)
-    folder = tmp_path / "run" / "encoder"
-    folder.mkdir(parents=True)
-    named = NamedEncoder("run", "mean", folder, encoder)
+    named = NamedEncoder("run", "mean", tmp_path / "encoder", Encoder.load(tiny))
     assert common.training_data(named) == ""
-    manifest = {
-        "settings": {},
-        "data": {
-            "train": {"file": "d/nli.csv", "sha256": "a", "kept": 1},
-            "sts_dev": {"file": "d/dev.csv", "sha256": "b", "kept": 1},
-        },
-        "weights": {"folder": "/packages/all_MiniLM_L6_v2"},
-    }
-    (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest))
+    data = {name: {"file": f"d/{name}.csv", "sha256": "a", "kept": 1} for name in ("train", "sts_dev")}
+    manifest = {"settings": {}, "data": data, "weights": {"folder": "/packages/all_MiniLM_L6_v2"}}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     text = common.training_data(named)
-    assert all(name in text for name in ("nli.csv", "dev.csv", "all-MiniLM-L6-v2"))
+    assert all(name in text for name in ("train.csv", "sts_dev.csv", "all-MiniLM-L6-v2"))

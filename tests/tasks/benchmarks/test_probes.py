@@ -82,20 +82,17 @@ def test_length_bias(encoder: Encoder) -> None:
     assert change.min() - 1e-6 <= samples.min() < samples.max() <= change.max() + 1e-6
 
 
-def test_alignment(encoder: Encoder, tmp_path: Path) -> None:
+def test_alignment_is_of_alike_pairs(encoder: Encoder, tmp_path: Path) -> None:
     pairs = [("the cat", "a dog"), ("a bird", "the dog"), ("the cat", "a sad cat")]
     scored = sets.ScoredSet("x", list("abc"), pairs, np.array([4.5, 3.0, 4.0]))
     named = NamedEncoder("x", "mean", Path(), encoder)
     options = common.parse(common.parser("probes", ""), ["--encoder", "x", "--out", str(tmp_path)])
     section = probes.probe_geometry(EmbeddingCache([named]), [named], scored, options)
     plain = Encoder(encoder.model, encoder.tokenizer, "mean", precision="fp32")
-    distances = []
-    for pair in (pairs[0], pairs[2]):
-        a, b = plain.encode(list(pair)).astype(np.float64)
-        distances.append(np.sum((a / np.linalg.norm(a) - b / np.linalg.norm(b)) ** 2))
+    # of unit vectors |u - v|^2 = 2 - 2 cos(u, v)
+    distances = [2 - 2 * cosine(*plain.encode(list(pair)).astype(np.float64)) for pair in (pairs[0], pairs[2])]
     alignment = section.content["results"][0]
-    assert alignment["rows"] == 2
-    assert alignment["value"] == pytest.approx(np.mean(distances), abs=1e-6)
+    assert (alignment["rows"], alignment["value"]) == (2, pytest.approx(np.mean(distances), abs=1e-6))
 
 
 def test_command(

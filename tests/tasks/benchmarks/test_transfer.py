@@ -75,18 +75,14 @@ def test_command(tiny: Path, folder: Path, tmp_path: Path) -> None:
     assert sets_and_poolers == [(name, pooler) for name in names for pooler in ("mean", "cls")]
     assert [len(row["folds"]) for row in rows[:6:2]] == [3, 1, 1]
     assert "folds" not in rows[-1]
-    for row in rows:
-        assert row["low"] <= row["value"] + 1e-9
-        assert row["value"] <= row["high"] + 1e-9
+    assert all(row["low"] <= row["value"] + 1e-9 and row["value"] <= row["high"] + 1e-9 for row in rows)
     assert (tmp_path / "transfer.md").is_file()
 
 
-def test_row_without_sentence(tmp_path: Path) -> None:
+def test_row_without_sentence_is_error(tmp_path: Path) -> None:
     for split in ("train", "dev", "test"):
         path = tmp_path / "SST" / "binary" / f"sentiment-{split}"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("a good film\t1\na bad film\t0\n" * 2)
-    assert transfer.read_set(tmp_path, "SST2").keys() == {"train", "dev", "test"}
-    path.write_text("a good film\t1\n\t0\n")
-    with pytest.raises(UserError, match="SST2 test, line 2: sentence: empty"):
+        path.write_text("a good film\t1\n\t0\n")
+    with pytest.raises(UserError, match="SST2 train, line 2: sentence: empty"):
         transfer.read_set(tmp_path, "SST2")

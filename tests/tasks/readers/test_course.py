@@ -45,10 +45,9 @@ def test_sst_sentences_are_cleaned(read: Callable) -> None:
     ]
 
 
-def test_film_reviews_keep_their_markup(read: Callable, complaint: Callable) -> None:
+def test_film_reviews_keep_their_markup(read: Callable) -> None:
     review = '0\tR1\t" A ""classic"" .<br /><br />Go <br /> See it ! "\t1\n'
     assert read("cfimdb", SST + review).rows == [Row("r1", ('a "classic" .<br /><br />go <br /> see it !',), 1.0)]
-    assert complaint("cfimdb", SST + "0\tr1\tdull\t2\n").startswith(":2: sentiment: '2'")
 
 
 def test_pairs_are_cleaned() -> None:
@@ -81,30 +80,21 @@ def test_quora_test_keeps_every_id(read: Callable) -> None:
     assert [(row.id, row.texts) for row in rows] == [("b", ("x", "")), ("c", ("", ""))]
 
 
-BAD = {
-    "label 5": ("sst", SST + "0\ta\tx\t5\n", "train", [":2: sentiment: '5'"]),
-    "label missing": ("sst", SST + "0\ta\tx\t\n", "dev", [":2: sentiment: ''"]),
-    "double id": (
-        "quora",
-        QUORA + "".join(f"{n}\t{name}\tx\ty\t0.0\n" for n, name in enumerate(["Ab", "cc", "d", "Cc ", "aB ", "d"])),
-        "train",
-        [":5: id: duplicate", "first seen on line 3"],
-    ),
-    "empty id": ("sst", SST + "0\t \tx\t1\n", "train", [":2: id:"]),
-    "ragged row": ("sst", SST + "0\ta\tx\t1\n1\tb\tx\n", "train", [":3:", "3 columns", "4"]),
-    "too wide": ("sst", SST + "0\ta\tx\ty\t1\n", "train", [":2:", "5 columns", "4"]),
-    "cut off in a quote": ("sts", STS + '0\ta\t"x"y\tz\t1\n1\tb\t"open\tz\t1\n', "train", [":2:", "quote"]),
-    "open quote": ("sst", SST + '0\ta\t"never closed\t1\n1\tb\tx\t2\n', "train", [":2:"]),
-}
+BAD = [
+    ("sst", SST + "0\ta\tx\t5\n", "train", ":2: sentiment: '5'"),
+    ("sst", SST + "0\ta\tx\t\n", "dev", ":2: sentiment: ''"),
+    ("sst", SST + "0\tAb\tx\t1\n1\tc\tx\t1\n2\taB \tx\t1\n", "train", ":4: id: duplicate, first seen on line 2"),
+    ("sst", SST + "0\t \tx\t1\n", "train", ":2: id:"),
+    ("sst", SST + "0\ta\tx\t1\n1\tb\tx\n", "train", ":3: 3 columns, the header has 4"),
+    ("sst", SST + "0\ta\tx\ty\t1\n", "train", ":2: 5 columns"),
+    ("sts", STS + '0\ta\t"x"y\tz\t1\n', "train", ":2: malformed quotes"),
+    ("sst", SST + '0\ta\t"never closed\t1\n1\tb\tx\t2\n', "train", ":2: malformed quotes"),
+]
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_an_error_names_line_and_column(complaint: Callable, case: str) -> None:
-    kind, content, split, words = BAD[case]
-    message = complaint(kind, content, split)
-    assert message.startswith(words[0]), message
-    for word in words[1:]:
-        assert word in message, message
+@pytest.mark.parametrize(("name", "content", "split", "message"), BAD)
+def test_error_names_line_and_column(complaint: Callable, name: str, content: str, split: str, message: str) -> None:
+    assert complaint(name, content, split).startswith(message)
 
 
 cell = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00\r"), max_size=12)

@@ -11,7 +11,7 @@ import pytest
 
 from minbert.token_cache import Issue, Row
 from minbert.tokenizer import Tokenizer
-from tasks.readers import KINDS, kind_of, open_as, read_texts, text_key, tokenised
+from tasks.readers import kind_of, open_as, read_texts, text_key, tokenised
 
 ONE, PAIR = ("It is warm.",), ("It is warm.", "It isn't cold.")
 TWO = "It is warm.\tIt isn't cold."
@@ -27,35 +27,24 @@ GOOD = [
     ("single", "a", "0\t\tid\tsentence\n0\t0\tQ\tIt is warm.\n", "test", "q", ("it is warm.",), None),
     ("single", "a", "It is warm. \t1\n", "train", "1", ONE, 1),
     ("single", "a", "LOC:city It is warm.\n", "train", "1", ONE, 4),
-    ("single", "a.tsv", "sentence\tlabel\nIt is warm.\t0\n", "train", "2", ONE, 0),
     ("single", "a.jsonl", '{"text": "It is warm.", "label": 2}\n', "train", "1", ONE, 2),
     ("single", "a.csv", "text,id\nIt is warm.,K\n", "test", "k", ONE, None),
     ("pair-class", "a", f"{HEAD}\tis_duplicate\n0\tQ\t{TWO}\t1.0\n", "train", "q", COURSE, 1),
     ("pair-class", "a.txt", MRPC, "train", "2", PAIR, 1),
     ("pair-class", "a.txt", f"{TWO}\t0\n", "train", "1", PAIR, 0),
     ("pair-class", "a", f"id\tquestion1\tquestion2\tis_duplicate\n3\t{TWO}\t1\n", "train", "3", PAIR, 1),
-    ("pair-class", "a", "sentence1,sentence2,label\nIt is warm.,It isn't cold.,1\n", "train", "2", PAIR, 1),
     ("pair-score", "a", f"{HEAD}\tsimilarity\n0\tQ\t{TWO}\t2.5\n", "dev", "q", COURSE, 2.5),
     ("pair-score", "a", f"{HEAD}\n0\tQ\t{TWO}\n", "test", "q", COURSE, None),
     ("pair-score", "a.csv", f"main\tx\t2012\t01\t2.500\t{TWO}\n", "train", "1", PAIR, 2.5),
     ("pair-score", "a.txt", SICK, "train", "5", PAIR, 2.5),
     ("pair-score", "a", f"index\tsentence1\tsentence2\tscore\n0\t{TWO}\t2.5\n", "train", "2", PAIR, 2.5),
     ("pair-score", "a", '1\tIt is warm.\t"It ""is"" cold."\t1\n', "train", "1", ("It is warm.", 'It "is" cold.'), 1),
-    ("pair-score", "a", f"id\tsentence1\tsentence2\tlabel\n11\t{TWO}\t1\n", "train", "11", PAIR, 1),
     ("pair", "a", f"{TWO}\n", "train", "1", PAIR, None),
     ("nli", "a.txt", SICK, "train", "5", PAIR, 2),
     ("nli", "a.tsv", f"premise\thypothesis\tlabel\n{TWO}\tentailment\n", "train", "2", PAIR, 0),
     ("triplet", "a.csv", "sent0,sent1,hard_neg\nA,B,C\n", "train", "2", ("A", "B", "C"), None),
     ("triplet", "a.tsv", "anchor\tpositive\r\nA\tB\r\n", "train", "2", ("A", "B"), None),
-    (
-        "triplet",
-        "a",
-        'positive\tanchor\tnegative\tx\nb, c\ta\t"n" too\t1\n',
-        "train",
-        "2",
-        ("a", "b, c", '"n" too'),
-        None,
-    ),
+    ("triplet", "a", 'positive\tanchor\tx\nb, c\t"a" too\t1\n', "train", "2", ('"a" too', "b, c"), None),
     ("triplet", "a", '{"negative": "C", "anchor": "A", "positive": "B"}\n', "train", "1", ("A", "B", "C"), None),
 ]
 
@@ -126,12 +115,11 @@ def test_unknown_headers_are_errors(write: Callable, refusal: Callable, kind: st
     assert refusal(kind_of, write(content), [kind]).startswith(f"file.csv:1: {words}")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_empty_and_missing_files_are_errors(write: Callable, refusal: Callable, kind: str) -> None:
+def test_empty_and_missing_files_are_errors(write: Callable, refusal: Callable) -> None:
     path = write("")
-    assert refusal(open_as, path, kind) == "file.csv: the file is empty"
+    assert refusal(open_as, path, "single") == "file.csv: the file is empty"
     path.unlink()
-    assert refusal(open_as, path, kind).endswith("file.csv: no such file")
+    assert refusal(open_as, path, "single").endswith("file.csv: no such file")
 
 
 @pytest.mark.parametrize(
@@ -139,9 +127,7 @@ def test_empty_and_missing_files_are_errors(write: Callable, refusal: Callable, 
     [
         ("a.parquet", b"PAR1\x15\x04\x15\x00PAR1", "is a Parquet file"),
         ("a.json", b'[{"sentence": "x", "label": 1}]', "is a JSON array"),
-        ("a.json", b'[\n  {"sentence": "x", "label": 1}\n]', "is a JSON array"),
         ("a.csv", b"sentence;label\nx;1\n", "separated by semicolons"),
-        ("a.csv", b"a fine film;1\n", "separated by semicolons"),
         ("a.csv", b"a fine film, really,1\n", "has no header"),
         ("a.csv", b"a fine film,positive\n", "names of the columns"),
     ],
@@ -163,21 +149,17 @@ def test_a_split_column_selects_rows(write: Callable, refusal: Callable) -> None
     assert [row.texts for row in open_as(path, "single", "train").rows] == [("b",)]
 
 
-@pytest.mark.parametrize("header", ["id\tsentence\tsentiment", "id\tsentence\tlabel"])
 @pytest.mark.parametrize("label", ["-1", "-1.0", ""])
-def test_placeholder_labels_are_no_labels(write: Callable, refusal: Callable, header: str, label: str) -> None:
-    path = write(f"{header}\na\tuneasy mishmash\t{label}\nb\tgood\t1\n")
+def test_placeholder_labels_are_no_labels(write: Callable, refusal: Callable, label: str) -> None:
+    path = write(f"id\tsentence\tsentiment\na\tuneasy mishmash\t{label}\nb\tgood\t1\n")
     labels = [row.label for row in open_as(path, "single", "test", classes=5).rows]
     assert math.isnan(labels[0]) and labels[1] == 1
     assert "file.csv:2:" in refusal(open_as, path, "single", "dev")
 
 
-def test_repeated_headers_are_skipped(write: Callable) -> None:
-    for header in ("sentence,label", "id\tsentence\tsentiment"):
-        row = ",".join(["x", "1"]) if "," in header else "a\tx\t1"
-        data = open_as(write(f"{header}\n{row}\n{header}\n"), "single")
-        assert len(data.rows) == 1
-        assert data.skipped == [Issue(3, "repeats the header")]
+def test_repeated_header_is_skipped(write: Callable) -> None:
+    data = open_as(write("sentence,label\nx,1\nsentence,label\n"), "single")
+    assert (len(data.rows), data.skipped) == (1, [Issue(3, "repeats the header")])
 
 
 def test_plain_text_has_no_header(write: Callable) -> None:
@@ -193,20 +175,20 @@ def test_carriage_returns_inside_are_errors(write: Callable, refusal: Callable) 
         assert message.startswith(f"file.csv:{line}: a carriage return")
 
 
-def test_text_keys_ignore_case_and_punctuation() -> None:
-    pairs = [
-        ("A man, playing  a guitar.", "a man , playing a guitar ."),
-        ("Don't!", "do n't"),
-        ("ＡＢＣ　１２", "abc 12"),
-        ("怎么 开通？", "怎么开通"),
-        ("STRASSE", "straße"),
-        ("?!", " ? ! "),
-        ("你好，世界！", "你好 世界"),
-    ]
-    for text, other in pairs:
-        assert text_key(text) == text_key(other), text
-
-
-def test_text_keys_tell_letters_apart() -> None:
-    for text, other in [("a cat", "a cut"), ("?", "!"), ("", "."), ("8 men", "9 men"), ("花", "话")]:
-        assert text_key(text) != text_key(other), text
+@pytest.mark.parametrize(
+    ("text", "other", "alike"),
+    [
+        ("A man, playing  a guitar.", "a man , playing a guitar .", True),
+        ("Don't!", "do n't", True),
+        ("ＡＢＣ　１２", "abc 12", True),
+        ("怎么 开通？", "怎么开通", True),
+        ("STRASSE", "straße", True),
+        ("?!", " ? ! ", True),
+        ("a cat", "a cut", False),
+        ("?", "!", False),
+        ("", ".", False),
+        ("花", "话", False),
+    ],
+)
+def test_text_keys_compare_letters(text: str, other: str, alike: bool) -> None:
+    assert (text_key(text) == text_key(other)) == alike

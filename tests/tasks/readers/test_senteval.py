@@ -72,18 +72,10 @@ def test_sts_pairs_have_gold_scores(layout: Path) -> None:
     assert subsets["headlines"].rows == [Row("1", ("One", "Two"), 5.0)]
 
 
-@pytest.mark.parametrize(
-    ("gold", "words"),
-    [
-        ("1\n2\n", "STS.gs.FNWN.txt: ends before line 3"),
-        ("1\n\n3\n4\n", "STS.input.FNWN.txt: ends before line 4"),
-        ("1\n5.5\n3\n", "STS.gs.FNWN.txt:2: score: '5.5'"),
-    ],
-)
-def test_mismatched_gold_files_are_errors(layout: Path, refusal: Callable, gold: str, words: str) -> None:
-    (layout / "downstream/STS/STS13-en-test/STS.gs.FNWN.txt").write_text(gold)
+def test_shorter_gold_file_is_error(layout: Path, refusal: Callable) -> None:
+    (layout / "downstream/STS/STS13-en-test/STS.gs.FNWN.txt").write_text("1\n2\n")
     message = refusal(lambda: senteval.scored(layout, "STS13"))
-    assert message.removeprefix("downstream/STS/STS13-en-test/").startswith(words)
+    assert message.removeprefix("downstream/STS/STS13-en-test/").startswith("STS.gs.FNWN.txt: ends before line 3")
 
 
 def test_sts_b_in_both_copies(layout: Path) -> None:
@@ -122,9 +114,3 @@ def test_sets_with_splits(layout: Path) -> None:
     mrpc = senteval.classification(layout, "MRPC")
     assert mrpc["train"].rows == [Row("2", ('" A , he', "A"), 1.0)]
     assert [row.label for row in mrpc["test"].rows] == [0.0]
-
-
-def test_a_question_needs_its_type(layout: Path, refusal: Callable) -> None:
-    (layout / "downstream/TREC/TREC_10.label").write_text("NUM:x one ?\nwhat ?\n")
-    message = refusal(lambda: senteval.classification(layout, "TREC"))
-    assert message.startswith("downstream/TREC/TREC_10.label:2: label: ")

@@ -84,9 +84,6 @@ def test_sample_takes_three_groups(multitask: MakeRun, monkeypatch: pytest.Monke
     assert sheet["text"].str.match("Sentence .* / The other").all(), "the texts as published"
     assert errors.sample(run, "quora", seed=3).equals(sheet)
     assert not errors.sample(run, "quora", seed=4).equals(sheet)
-    monkeypatch.setattr(errors, "COUNT", 10)
-    fewer = errors.sample(run, "quora", seed=3)
-    assert {*zip(fewer["group"], fewer["id"])} < {*zip(sheet["group"], sheet["id"])}
 
 
 def test_counts_are_those_of_categories(tmp_path: Path) -> None:
@@ -117,16 +114,12 @@ def test_sample_and_figure_commands(multitask: MakeRun, tmp_path: Path, capsys: 
     folder = with_files(multitask(rows=40))
     errors.main(["sample", str(folder), "--seed", "4"])
     assert "note: only 39 dev pairs" in capsys.readouterr().err
-    errors.main(["sample", str(folder), "--seed", "4", "--out", str(tmp_path / "new" / "pairs.tsv")])
-    assert (tmp_path / "new" / "pairs.tsv").read_bytes() == (folder / "pairs.tsv").read_bytes()
     with pytest.raises(UserError, match="exists, and may hold categories"):
         errors.main(["sample", str(folder)])
     sheet = labelled(tmp_path / "labelled.tsv", 1)
     errors.main(["figure", str(sheet), "--out", str(tmp_path / "figure-1")])
     first = (tmp_path / "figure-1.svg").read_bytes()
     assert ElementTree.fromstring(first).tag.endswith("svg")
-    errors.main(["figure", str(sheet), "--out", str(tmp_path / "figure-1")])
-    assert (tmp_path / "figure-1.svg").read_bytes() == first
 
 
 TRAIN = {
@@ -154,7 +147,7 @@ def test_proper_nouns_lose_possessives() -> None:
 
 
 @pytest.mark.usefixtures("tagged")
-def test_nouns_are_counted_in_training(multitask: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nouns_are_counted_in_training(multitask: MakeRun) -> None:
     texts = ("who is Anna and who is anna in Berlin", "is Quux near Anna's house")
     run = read_run(with_files(multitask(rows=30, skill=0.5, texts=texts), TRAIN))
     pairs = errors.pairs_with_nouns(run, "quora", seed=0)
@@ -164,6 +157,3 @@ def test_nouns_are_counted_in_training(multitask: MakeRun, monkeypatch: pytest.M
     assert first["texts"][0] == "Who is Anna and who is anna in Berlin" and first["nouns"] == {"Anna": 3, "Berlin": 3}
     assert second["nouns"]["Quux"] == 0 == second["rarest"]
     assert pairs["right"].tolist() == (rows.predicted == rows.gold)[:-1].tolist()
-    monkeypatch.setattr(errors, "EXAMINED", 7)
-    fewer, again, other = (errors.pairs_with_nouns(run, "quora", seed=seed) for seed in (0, 0, 1))
-    assert len(fewer) == 7 and fewer.equals(again) and not fewer.equals(other)

@@ -58,10 +58,6 @@ def test_histogram_counts_triplets_by_group() -> None:
         assert f">{name}: {int((difficulty(POSITIVE, NEGATIVE, 0.2) == group).sum())} (" in svg
 
 
-def test_single_epoch_has_one_tick() -> None:
-    assert figures.mix([[0.8, 0.2, 0]]).count(b">1</text>") == 1
-
-
 @pytest.mark.parametrize("count", [1, 2, 40])
 def test_short_curve_marks_its_points(count: int) -> None:
     svg = figures.curve("loss", [(step, float(step % 2)) for step in range(1, count + 1)], BLUE, **STEPS)
