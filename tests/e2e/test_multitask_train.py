@@ -22,7 +22,7 @@ from tasks import predict, readers, record
 Script = Callable[..., Any]
 ROOT = Path(__file__).parent.parent.parent
 COURSE = ROOT / "data" / "sample" / "course"
-MULTITASK, PRETRAIN = "multitask_train.py", "pretrain_cbcl.py"
+MULTITASK = "multitask_train.py"
 HEADERS = {
     "sst": b"id \t Predicted_Sentiment \n",
     "para": b"id \t Predicted_Is_Paraphrase \n",
@@ -112,26 +112,21 @@ def check_pooler(folder: Path) -> None:
     np.testing.assert_array_equal(predict.load(folder).predict_proba("sst", texts), before)
 
 
-@pytest.mark.parametrize("name", [MULTITASK, pytest.param(PRETRAIN, marks=pytest.mark.slow)])
-def test_short_run_is_whole(script: Script, tmp_path: Path, name: str) -> None:
+def test_short_run_is_whole(script: Script, tmp_path: Path) -> None:
     """A second one has the same bits, whose output nobody reads, and tokenises nothing again."""
-    usual = "--limit 20 --batch-size 8 --max-steps 7 --log-every 2 --lr 5e-4 --lr-schedule linear"
-    flags = (*usual.split(), *(("--order", "none") if name == PRETRAIN else ()))
+    steps = ("--max-steps", 7, "--log-every", 2, "--lr", 5e-4, "--lr-schedule", "linear")
+    flags = ("--limit", 20, "--batch-size", 8, *steps)
     cache = tmp_path / "cache"
-    run = script(name, *flags, MINBERT_CACHE=str(cache))
+    run = script(MULTITASK, *flags, MINBERT_CACHE=str(cache))
     assert run.code == 0, run.err
     rates = {row["step"]: row["lr"] for row in run.rows() if row["kind"] == "train"}
-    assert rates[7] == pytest.approx(5e-4 / 7), "the schedule comes to its end with the run"
-    assert {2, 4, 6, 7} <= rates.keys()
-    assert run.rows()[-1]["kind"] == "evaluation" and run.rows()[-1]["step"] == 7
-    rows = run.manifest()["training_rows"]
-    assert rows == ({"nli": 20} if name == PRETRAIN else dict.fromkeys(("sst", "quora", "sts"), 20))
+    assert rates.keys() == {2, 4, 6, 7} and rates[7] == pytest.approx(5e-4 / 7), "the schedule ends with the run"
+    assert run.manifest()["training_rows"] == dict.fromkeys(("sst", "quora", "sts"), 20)
     files = {path: path.stat().st_mtime_ns for path in cache.rglob("*.safetensors")}
-    assert len(files) >= (2 if name == PRETRAIN else 9)
-    unread = script(name, *flags, run_dir="unread", unread=True, MINBERT_CACHE=str(cache))
+    unread = script(MULTITASK, *flags, run_dir="unread", unread=True, MINBERT_CACHE=str(cache))
     assert (unread.code, unread.errors, unread.out) == (0, run.errors, "")
-    assert unread.bits() == run.bits() and len(run.out.splitlines()) > 5
-    assert {path: path.stat().st_mtime_ns for path in cache.rglob("*.safetensors")} == files
+    assert unread.bits() == run.bits()
+    assert files and {path: path.stat().st_mtime_ns for path in cache.rglob("*.safetensors")} == files
 
 
 def test_limit_eval_and_keep_last_hold(script: Script) -> None:
@@ -156,7 +151,7 @@ def test_limit_eval_and_keep_last_hold(script: Script) -> None:
 
 
 def test_dev_rows_without_labels_are_predicted(script: Script, tmp_path: Path) -> None:
-    """They are predicted and not scored; a set without any label has no score."""
+    """They are predicted and not scored."""
     lines = (COURSE / "quora-dev.csv").read_text().splitlines()
     lines[3] = lines[3][:-3]  # no label
     index, name, first, *_ = lines[5].split("\t")
@@ -180,12 +175,3 @@ def test_dev_rows_without_labels_are_predicted(script: Script, tmp_path: Path) -
     entry = run.manifest()["data"]["dev"]["quora"]
     assert [row["line"] for row in entry["skipped"]] == [6] and [row["line"] for row in entry["noted"]] == [4]
     assert any("1 of 50 rows skipped" in line for line in run.err.splitlines())
-
-    header, *rows = (COURSE / "quora-dev.csv").read_text().splitlines()
-    (tmp_path / "quora.csv").write_text("\n".join([header, *(row[:-3] for row in rows)]) + "\n")
-    more = ("--sampling", "hybrid", "--accumulate", 3)
-    flags = ("--max-steps", 2, "--tasks", "quora,sts", *more, "--para_dev", tmp_path / "quora.csv")
-    run = script(MULTITASK, *flags, run_dir="unlabelled")
-    assert run.code == 0, run.err
-    assert json.loads((run.folder / "scores.json").read_text())["tasks"]["quora"]["score"] is None
-    assert len((run.folder / "predictions" / "para-dev-output.csv").read_text().splitlines()) == 51

@@ -141,15 +141,6 @@ def test_deleted_checkpoints_are_missed(script: Script) -> None:
     assert contents(run.folder) == before
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FLAGS)
-def test_stopped_after_every_step(script: Script, whole: Script, name: str) -> None:
-    for step in range(STEPS[name]):
-        stopped = script(name, *FLAGS[name], "--resume", signal=(signal.SIGHUP, step))
-        assert stopped.code == 128 + signal.SIGHUP, stopped.err
-    assert_equal(script(name, *FLAGS[name], "--resume"), whole(name))
-
-
 ONE = ("--epochs", 2, "--max-steps", 12, "--batch-size", 8, "--lr", 1e-3, "--limit", 60, "--evaluate-every", 5)
 NLI, CONSERT, SIMCSE = (f"tasks/contrastive/{name}.py" for name in ("nli", "consert", "simcse"))
 SETTINGS = [

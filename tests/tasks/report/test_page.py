@@ -41,23 +41,17 @@ class Elements(HTMLParser):
 
 def spoil(folder: Path) -> Path:
     """Put markup wherever a run has free text."""
-    path = folder / "manifest.json"
-    manifest = json.loads(path.read_text())
+    manifest = json.loads((folder / "manifest.json").read_text())
     manifest["command"] = f"multitask_train.py --data '{HOSTILE[2].replace(chr(39), '')}'"
     manifest["preset"] = manifest["precision"] = manifest["all_settings"]["weights"] = HOSTILE[0]
     manifest["sessions"][0]["started"] = HOSTILE[1]
     for data in manifest["data"]["dev"].values():
-        data["file"] = HOSTILE[1]
-        data["skipped"] = [{"line": 1, "why": HOSTILE[2]}]
-    path.write_text(json.dumps(manifest))
+        data |= {"file": HOSTILE[1], "skipped": [{"line": 1, "why": HOSTILE[2]}]}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
     scores = json.loads((folder / "scores.json").read_text())
     scores["tasks"]["sst"]["title"] = HOSTILE[2]
     scores["tasks"]["sst"]["per_class"][0]["label"] = HOSTILE[4]
     (folder / "scores.json").write_text(json.dumps(scores))
-    lines = [json.loads(line) for line in (folder / "dev" / "quora.jsonl").read_text().splitlines()]
-    for number, text in enumerate(HOSTILE):
-        lines[number] |= {"id": text}
-    (folder / "dev" / "quora.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder
 
 
