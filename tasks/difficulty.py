@@ -10,6 +10,7 @@ from minbert.train import checkpoint
 from minbert.train.run import InputFiles
 from tasks import predict
 from tasks.examples import Examples
+from tasks.manifests import fine_tuned
 
 
 def similarity_losses(run: Path, triplets: Examples, rows: np.ndarray) -> np.ndarray:
@@ -30,9 +31,9 @@ def input_files(run: Path) -> InputFiles:
 
     Raises `UserError` if `run` is not a finished run of multitask_train.py with the task sts.
     """
-    manifest, step = predict.kept(run)
+    manifest, scores = fine_tuned(run)
     trained = manifest["all_settings"]["tasks"]
     if "sts" not in trained.split(","):
         raise UserError(f"--difficulty-run {run}: the run has no head for sts: it was trained on {trained}")
-    path = checkpoint.folder_of(run / "checkpoints", step) / "model.safetensors"
+    path = checkpoint.folder_of(run / "checkpoints", scores["step"]) / "model.safetensors"
     return {"similarity head": (path, sha256_of(path))}
