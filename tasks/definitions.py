@@ -43,6 +43,7 @@ _KEYS = {
 }
 """The keys that the file of a task may have, by its kind."""
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
+# the columns of metrics.jsonl, and the course's tasks with the names of their flags
 _RESERVED = {"kind", "step", "epoch", "score", "best", "seconds", "dev_norm", "sst", "quora", "para", "sts"}
 _MANY_LABELS = 20
 

@@ -83,7 +83,8 @@ def load(run: Path, name: str, data: Path | None = None) -> Member:
                 continue
             path = predict.recorded_file(run, task.name, split, data)
             examples = task.open(path, split, predictor.tokenizer, predictor.max_length)
-            rows[task.name, split] = record.task_rows(task, examples, predictor.outputs(task, examples))
+            outputs = predictor.outputs(task, examples)
+            rows[task.name, split] = record.rows_of(examples, task.predict(outputs), task.probabilities(outputs))
     return Member(name, tasks, rows)
 
 

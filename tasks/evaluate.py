@@ -116,7 +116,8 @@ def predict(model: MultitaskModel, data: Splits, paths: Paths, precision: str, c
             head_outputs = computed[name, split]
         else:
             head_outputs = outputs(model, task, examples, precision)
-        predictions[name, split] = record.task_rows(task, examples, head_outputs)
+        predicted = task.predict(head_outputs)
+        predictions[name, split] = record.rows_of(examples, predicted, task.probabilities(head_outputs))
     return predictions
 
 

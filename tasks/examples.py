@@ -124,6 +124,7 @@ class Examples:
         room = self.max_length - special
         if len(first) + len(second) <= room:
             return first, second
+        # where cutting the longer text, token by token, would end
         shorter = min(len(first), len(second), room // 2)
         kept = room - shorter if len(first) > len(second) else shorter
         return first[:kept], second[: room - kept]

@@ -16,7 +16,7 @@ from minbert.errors import UserError, format_list, short_repr
 from minbert.seeds import numpy_generator
 from minbert.token_cache import Issue, ReaderReport, Row
 from minbert.tokenizer import Tokenizer
-from tasks import metrics, readers
+from tasks import readers
 from tasks.definitions import READER_KINDS, Definition
 from tasks.examples import Examples
 from tasks.readers import DataFile
@@ -82,10 +82,6 @@ class OwnTask(PairTask):
     def format_prediction(self, value: float) -> str:
         """The name of a class, or a score with six digits."""
         return self.classes[int(value)] if self.classes else str(round(float(value), 6))
-
-    def score(self, predicted: np.ndarray, gold: np.ndarray) -> float | None:
-        """The task's metric over labelled rows; None if it is undefined."""
-        return metrics.score(self.metric, predicted, gold)
 
     def prediction_text(
         self,
@@ -233,6 +229,7 @@ def _keep_drawn(data: DataFile, *, dev: bool) -> None:
     """
     labels = np.array([row.label for row in data.rows])
     order = np.lexsort((numpy_generator(0, "dev rows").permutation(len(labels)), labels))
+    # from the middle of every ten, so that the rows have the labels of all in proportion, and low and high scores
     drawn = set(order[_TENTH // 2 :: _TENTH].tolist())
     kept = [row for index, row in enumerate(data.rows) if (index in drawn) == dev]
     data.other_splits += len(data.rows) - len(kept)

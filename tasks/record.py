@@ -106,11 +106,6 @@ def rows_of(examples: Examples, predicted: np.ndarray, probabilities: np.ndarray
     return PredictedRows(ids, texts, gold, predicted, probabilities, cache.source)
 
 
-def task_rows(task: Task, examples: Examples, outputs: np.ndarray) -> PredictedRows:
-    """The rows of a dev or test set, from the head's outputs: float32 [rows] or [rows, C]."""
-    return rows_of(examples, task.predict(outputs), task.probabilities(outputs))
-
-
 def prediction_paths(tasks: Sequence[Task], settings: Any) -> dict[tuple[str, str], Path]:
     """(task, split) -> path of the prediction file.
 

@@ -87,7 +87,7 @@ class Task(ABC):
 
     name: str
     title: str
-    metric: str
+    metric: str  # as `metrics.score` names it
     files: Files
     kind: str  # kind of rows in its data files: single, pair-class or pair-score
     classes: tuple[str, ...] = ()
@@ -225,10 +225,8 @@ class Task(ABC):
         return "".join("\t".join(cells) + "\n" for cells in lines)
 
     def score(self, predicted: np.ndarray, gold: np.ndarray) -> float | None:
-        """The task's metric over labelled rows, accuracy or Pearson's r; None if it is undefined."""
-        if self.classes:
-            return metrics.accuracy(predicted, gold)
-        return metrics.pearson(predicted, gold)
+        """The task's metric over labelled rows; None if it is undefined."""
+        return metrics.score(self.metric, predicted, gold)
 
     def per_class(self, predicted: np.ndarray, gold: np.ndarray) -> list[dict[str, Any]]:
         """Precision, recall, F1 and support of each class; empty for a regression task."""

@@ -139,6 +139,7 @@ def _split_lines(table: Table) -> Iterator[tuple[int, list[str]]]:
     """Line numbers and cells, quotes being text."""
     for line, text in enumerate(read_lines(table.path), 1):
         cells = text.split(table.delimiter)
+        # the marks of csv's quoting; another quote is the author's
         if '""' in text:
             cells = [_unquoted(cell) for cell in cells]
         yield line, cells

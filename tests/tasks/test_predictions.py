@@ -62,9 +62,8 @@ def test_prediction_files_are_byte_exact(name: str, tiny: Path, tmp_path: Path) 
 
 
 def test_diverged_model_has_no_predictions(examples_of: Callable) -> None:
-    for task in (TASKS["quora"](), TASKS["sts"]()):
-        with pytest.raises(UserError, match="not finite; a smaller --lr"):
-            record.task_rows(task, examples_of([("x", "y")] * 3), np.array([0, np.nan, 1]))
+    with pytest.raises(UserError, match="not finite; a smaller --lr"):
+        record.rows_of(examples_of([("x", "y")] * 3), np.array([0, np.nan, 1]))
 
 
 def row(number: int, change: Callable[[bytes], bytes]) -> Change:
