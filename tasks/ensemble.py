@@ -18,9 +18,8 @@ import pandas as pd
 from minbert.errors import UserError
 from minbert.files import distinct_names, write_json
 from minbert.train import cli
-from tasks import compare, evaluate, metrics, predict, record
+from tasks import compare, evaluate, manifests, metrics, predict, record
 from tasks.intervals import RESAMPLES
-from tasks.manifests import fine_tuned
 from tasks.record import Predictions, TaskScores
 from tasks.report import page
 from tasks.runs import task_scores
@@ -52,7 +51,7 @@ def check_alike(runs: Sequence[Path]) -> None:
     first_tasks = ""
     first_hashes: dict[str, str] = {}
     for run in runs:
-        manifest, _ = fine_tuned(run)
+        manifest, _ = manifests.fine_tuned(run)
         tasks = manifest["all_settings"]["tasks"]
         hashes = {}
         for split, entries in manifest["data"].items():
@@ -81,7 +80,7 @@ def load(run: Path, name: str, data: Path | None = None) -> Member:
         for split in task.splits:
             if split == "train":
                 continue
-            path = predict.recorded_file(run, task.name, split, data)
+            path = manifests.recorded_file(run, task.name, split, data)
             examples = task.open(path, split, predictor.tokenizer, predictor.max_length)
             outputs = predictor.outputs(task, examples)
             rows[task.name, split] = record.rows_of(examples, task.predict(outputs), task.probabilities(outputs))
@@ -176,7 +175,7 @@ def main(arguments: list[str] | None = None) -> None:
         ensemble.dev_scores,
         content["dev_norm"],
         [table(content), compared],
-        {run: fine_tuned(run)[0] for run in options.runs},
+        {run: manifests.fine_tuned(run)[0] for run in options.runs},
         shlex.join(["python", "-m", "tasks.ensemble", *words]),
         texts=not options.no_texts,
     )

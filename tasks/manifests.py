@@ -1,4 +1,4 @@
-"""What the manifest of a run says of its data, its sessions, and the runs that its encoder comes from."""
+"""A finished run as its manifest tells it: its data, their files, its sessions, and the runs behind its encoder."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Any
 
 from minbert.errors import UserError
 from minbert.files import read_json, read_json_object
+from tasks import readers
 
 
 def finished(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -25,6 +26,25 @@ def fine_tuned(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     if "tasks" not in manifest.get("all_settings", {}):
         raise UserError(f"{folder}: holds no heads: only runs of multitask_train.py have them")
     return manifest, scores
+
+
+def recorded_file(run: Path, task: str, split: str, data: Path | None = None) -> Path:
+    """The file that a run read for a task and a split.
+
+    It is the file of the recorded name in `data/course` or `data`, or else the recorded one. Raises `UserError` if
+    there is none, or if its hash is not the recorded one.
+    """
+    entry = read_json_object(run / "manifest.json")["data"][split][task]
+    recorded = Path(entry["file"])
+    candidates = [recorded]
+    if data is not None:
+        candidates = [data / "course" / recorded.name, data / recorded.name, recorded]
+    for path in candidates:
+        if path.is_file():
+            if readers.digest(path) != entry["sha256"]:
+                raise UserError(f"{path}: not the file that {run} was made with (its hash is not the recorded one)")
+            return path
+    raise UserError(f"{recorded}: no such file; give the folder that holds {recorded.name} with --data DIR")
 
 
 def data_entries(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:

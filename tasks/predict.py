@@ -23,7 +23,7 @@ from minbert.bert import BertModel
 from minbert.config import BertConfig
 from minbert.errors import UserError
 from minbert.fast import accelerate
-from minbert.files import read_json_object, require_file
+from minbert.files import require_file
 from minbert.precision import choose, default_device, supports_bf16
 from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
@@ -165,25 +165,6 @@ def load(run: Path | str) -> Predictor:
         if not entry.get("course", True):
             as_written.add(task)
     return Predictor(model.to(device).eval(), tokenizer, length, choose(precision, device), frozenset(as_written))
-
-
-def recorded_file(run: Path, task: str, split: str, data: Path | None = None) -> Path:
-    """The file that a run read for a task and a split.
-
-    It is the file of the recorded name in `data/course` or `data`, or else the recorded one. Raises `UserError` if
-    there is none, or if its hash is not the recorded one.
-    """
-    entry = read_json_object(run / "manifest.json")["data"][split][task]
-    recorded = Path(entry["file"])
-    candidates = [recorded]
-    if data is not None:
-        candidates = [data / "course" / recorded.name, data / recorded.name, recorded]
-    for path in candidates:
-        if path.is_file():
-            if readers.digest(path) != entry["sha256"]:
-                raise UserError(f"{path}: not the file that {run} was made with (its hash is not the recorded one)")
-            return path
-    raise UserError(f"{recorded}: no such file; give the folder that holds {recorded.name} with --data DIR")
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from minbert.files import read_toml, require_file, write_atomic
 from minbert.seeds import numpy_generator
 from minbert.token_cache import Row
 from minbert.train import cli
-from tasks import charts, predict, readers, registry
+from tasks import charts, manifests, readers, registry
 from tasks.augment import wordnet
 from tasks.charts import BLUE, GREY, VERMILION
 from tasks.record import PredictedRows, TaskScores
@@ -55,9 +55,9 @@ def dev_rows(run: Run, task: str) -> tuple[TaskScores, PredictedRows]:
 def original_rows(run: Run, task: str, split: str, data: Path | None = None) -> list[Row]:
     """The rows that a run kept of a data file, in file order, with the texts as published but for white space.
 
-    The course's preprocessing lower-cases what a run records. `UserError` as of `predict.recorded_file`.
+    The course's preprocessing lower-cases what a run records. `UserError` as of `manifests.recorded_file`.
     """
-    path = predict.recorded_file(run.folder, task, split, data)
+    path = manifests.recorded_file(run.folder, task, split, data)
     kind = registry.TASKS[task]()
     rows = []
     for row in readers.open_as(path, kind.kind, split, classes=kind.class_count, clean=False).rows:

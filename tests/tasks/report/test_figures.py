@@ -58,12 +58,6 @@ def test_histogram_counts_triplets_by_group() -> None:
         assert f">{name}: {int((difficulty(POSITIVE, NEGATIVE, 0.2) == group).sum())} (" in svg
 
 
-@pytest.mark.parametrize("count", [1, 2, 40])
-def test_short_curve_marks_its_points(count: int) -> None:
-    svg = figures.curve("loss", [(step, float(step % 2)) for step in range(1, count + 1)], BLUE, **STEPS)
-    assert markers(svg) == count
-
-
 def test_long_curve_is_averaged_in_blocks() -> None:
     steps: dict[str, Any] = {"evaluations": [], "kept": 1, "last": 4000}
     long = figures.curve("loss", [(step, float(step % 2)) for step in range(1, 4001)], BLUE, **steps)
