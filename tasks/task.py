@@ -200,28 +200,24 @@ class Task(ABC):
         Between id and texts stand a class, its name and its probability (sentiment); 0.0 or 1.0 and the probability of
         1.0 (paraphrase); or the similarity from 0 to 5.
         """
-        predicted = self.predict(outputs)
+        predicted = self.predict(outputs).tolist()
         probabilities = self.probabilities(outputs)
-        names = ["sentence"] if self.num_texts == 1 else ["sentence1", "sentence2"]
+        columns = {"id": [row.id for row in rows]}
         if probabilities is None:
-            header = [self.title]
+            columns[self.title] = [f"{value:.4f}" for value in predicted]
         elif len(self.classes) > 2:
-            header = ["class", "name", "probability"]
+            labels = [int(value) for value in predicted]
+            columns["class"] = [self.format_prediction(value) for value in predicted]
+            columns["name"] = [self.classes[label] for label in labels]
+            columns["probability"] = [f"{value:.4f}" for value in probabilities[np.arange(len(labels)), labels]]
         else:
-            header = [f"is_{self.classes[1].replace(' ', '_')}", "probability"]
-        lines = [["id", *header, *names]]
-        for index, row in enumerate(rows):
-            value = float(predicted[index])
-            if probabilities is None:
-                cells = [f"{value:.4f}"]
-            elif len(self.classes) > 2:
-                label = int(value)
-                cells = [self.format_prediction(value), self.classes[label], f"{probabilities[index, label]:.4f}"]
-            else:
-                cells = [self.format_prediction(value), f"{probabilities[index, 1]:.4f}"]
+            columns[f"is_{self.classes[1].replace(' ', '_')}"] = [self.format_prediction(value) for value in predicted]
+            columns["probability"] = [f"{value:.4f}" for value in probabilities[:, 1]]
+        names = ["sentence"] if self.num_texts == 1 else ["sentence1", "sentence2"]
+        for column, name in enumerate(names):
             # a TAB or a line end inside a text would be one of the table's
-            texts = [" ".join(text.split()) for text in row.texts]
-            lines.append([row.id, *cells, *texts])
+            columns[name] = [" ".join(row.texts[column].split()) for row in rows]
+        lines = [list(columns), *zip(*columns.values(), strict=True)]
         return "".join("\t".join(cells) + "\n" for cells in lines)
 
     def score(self, predicted: np.ndarray, gold: np.ndarray) -> float | None:

@@ -31,7 +31,9 @@ def read_records(path: Path, kind: str) -> tuple[list[str], Records]:
     Raises `UserError` if the file cannot be read.
     """
     if _is_parquet(require_file(path)):
-        return _frame_records(_read_parquet(path))
+        frame = _read_parquet(path)
+        rows: list[dict[str, Any]] = frame.to_dict("records")
+        return [str(name) for name in frame.columns], enumerate(rows, 1)
     refuse_binary(path)
     if _first_line(path).startswith("["):
         array = _read_array(path)
@@ -99,8 +101,3 @@ def _read_array(path: Path) -> list[Record]:
             raise UserError(f"{path}: number {number} of the array is not a JSON object")
     records: list[Record] = content
     return records
-
-
-def _frame_records(frame: pd.DataFrame) -> tuple[list[str], Records]:
-    records: list[dict[str, Any]] = frame.to_dict("records")
-    return [str(name) for name in frame.columns], enumerate(records, 1)
