@@ -13,7 +13,7 @@ from minbert import weights
 from minbert.attention import Layer, in_length_order, sorted_by_length
 from minbert.config import BertConfig
 from minbert.errors import UserError
-from minbert.files import write_json
+from minbert.files import save_safetensors, write_json
 from minbert.ragged import Ragged, inverse
 
 
@@ -47,13 +47,11 @@ class BertModel(nn.Module):
         self.embed_dropout = nn.Dropout(config.hidden_dropout_prob)
         self.bert_layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
         self.pooler_dense: nn.Linear | None = nn.Linear(width, width)
-        self.apply(self._initialise)
-
-    def _initialise(self, module: nn.Module) -> None:
-        if isinstance(module, nn.Linear | nn.Embedding):
-            nn.init.normal_(module.weight, std=self.config.initializer_range)
-        if isinstance(module, nn.Linear):
-            nn.init.zeros_(module.bias)
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                nn.init.normal_(module.weight, std=config.initializer_range)
+            if isinstance(module, nn.Linear):
+                nn.init.zeros_(module.bias)
 
     @classmethod
     def from_pretrained(cls, name_or_dir: str | Path) -> "BertModel":
@@ -104,18 +102,17 @@ class BertModel(nn.Module):
         Fastest if the sentences are already sorted by length.
         """
         ordered = sorted_by_length(ragged)
-        if ordered is None:
-            return self._hidden_states(x, ragged)
-        states = self._hidden_states(x.index_select(0, ordered.tokens), ordered.ragged)
-        back = inverse(ordered.tokens)
-        return [state.index_select(0, back) for state in states]
-
-    def _hidden_states(self, x: Tensor, ragged: Ragged) -> list[Tensor]:
+        if ordered is not None:
+            x = x.index_select(0, ordered.tokens)
+            ragged = ordered.ragged
         states = [x]
         for layer in self.bert_layers:
             x = layer(x, ragged)
             states.append(x)
-        return states
+        if ordered is None:
+            return states
+        back = inverse(ordered.tokens)
+        return [state.index_select(0, back) for state in states]
 
     def pooled(self, ragged: Ragged) -> Tensor:
         """tanh(W h_[CLS] + b) for each sentence: [B, D]."""
@@ -143,7 +140,7 @@ class BertModel(nn.Module):
         path.mkdir(parents=True, exist_ok=True)
         write_json(path / "config.json", self.config.to_transformers())
         tensors = {weights.their_name(name): tensor for name, tensor in self.state_dict().items()}
-        weights.write(path / "model.safetensors", tensors)
+        save_safetensors(path / "model.safetensors", tensors)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
@@ -151,13 +148,9 @@ class BertModel(nn.Module):
         """The course's interface: a padded batch [B, L], its mask [B, L], 1 for tokens and 0 for padding, and types.
 
         Returns `last_hidden_state` [B, L, D], zero where the mask is 0, and `pooler_output` [B, D], which weights
-        without a pooling layer do not have. Raises `UserError` if L is above the number of positions, as a token's
-        position is its column, and for ids or types that are no integers or have no embedding.
+        without a pooling layer do not have. Raises `UserError` for ids and types that have no embedding, and for a
+        sentence of more tokens than the encoder has positions; a token's position is its column.
         """
-        positions = self.config.max_position_embeddings
-        columns = input_ids.shape[-1]
-        if columns > positions:
-            raise UserError(f"a batch of {columns} columns: the encoder has {positions} positions")
         _check_ids("input_ids", input_ids, self.config.vocab_size)
         ragged = Ragged.from_padded(input_ids, attention_mask)
         if token_type_ids is not None:
@@ -165,7 +158,7 @@ class BertModel(nn.Module):
             mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
             ragged = replace(ragged, types=token_type_ids.expand_as(input_ids)[mask.bool()].long())
         last = self.encode(self.embed(ragged), ragged)[-1]
-        outputs = Outputs(last_hidden_state=ragged.to_padded(last, columns))
+        outputs = Outputs(last_hidden_state=ragged.to_padded(last, input_ids.shape[1]))
         if self.pooler_dense is not None:
             outputs["pooler_output"] = self.pool(last.index_select(0, ragged.starts))
         return outputs
@@ -173,11 +166,7 @@ class BertModel(nn.Module):
 
 def _check_ids(name: str, ids: Tensor, rows: int) -> None:
     """Raises `UserError` for ids that have no row in an embedding; on a GPU such a lookup would end the process."""
-    if ids.is_floating_point() or ids.is_complex():
-        raise UserError(f"{name} are {str(ids.dtype).removeprefix('torch.')}; ids are integers")
-    if not ids.numel():
-        return
-    # the only device sync of this check
+    # a device sync
     low, high = torch.stack(ids.aminmax()).tolist()
     if low < 0 or high >= rows:
         raise UserError(f"{name} reach from {low} to {high}; the encoder embeds 0 to {rows - 1}")

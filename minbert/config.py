@@ -27,12 +27,6 @@ class BertConfig:
     attention_probs_dropout_prob: float = 0.1
     initializer_range: float = 0.02
 
-    def __post_init__(self) -> None:
-        if self.hidden_size % self.num_attention_heads:
-            raise UserError(
-                f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"
-            )
-
     @classmethod
     def read(cls, folder: Path) -> "BertConfig":
         """Read a folder's `config.json`. Raises `UserError` if it is missing, invalid, or of another architecture."""
@@ -48,10 +42,7 @@ class BertConfig:
             if content.get(name, expected) != expected:
                 raise UserError(f"{source}: {name} is {short_repr(content[name])}; this encoder is {expected!r}")
         names = {field.name for field in fields(cls)}
-        try:
-            return cls(**{name: value for name, value in content.items() if name in names})
-        except UserError as error:
-            raise UserError(f"{source}: {error}") from error
+        return cls(**{name: value for name, value in content.items() if name in names})
 
     def to_transformers(self) -> dict[str, Any]:
         """The content of a `config.json` that transformers loads as a BertModel."""

@@ -18,7 +18,7 @@ from tqdm import tqdm
 from minbert import modules, pooling, weights
 from minbert.attention import in_length_order
 from minbert.bert import BertModel
-from minbert.errors import UserError, reason, short_repr
+from minbert.errors import UserError, one_of, reason, short_repr
 from minbert.fast import accelerate, packed_weights
 from minbert.modules import Pipeline
 from minbert.precision import autocast, choose, default_device
@@ -66,7 +66,7 @@ class Encoder:
         """
         self.model = model.eval()
         self.tokenizer = tokenizer
-        self.pooler = pooling.check(pooler)
+        self.pooler = one_of(pooler, pooling.NAMES, "pooler")
         self.pipeline = pipeline or Pipeline()
         self._requested_precision = precision
         self.precision = choose(precision, model.device)
@@ -101,8 +101,6 @@ class Encoder:
         CUDA if available. Raises `UserError` if weights or vocabulary are missing, invalid or do not fit the config,
         if the folder asks for what is not supported, or if the device is not available.
         """
-        if pooler is not None:
-            pooling.check(pooler)  # before the weights are read
         folder = weights.resolve(str(dir_or_name))
         model = accelerate(BertModel.from_pretrained(folder))
         tokenizer = Tokenizer.load(folder)
@@ -238,9 +236,7 @@ class Encoder:
         prompts = self.pipeline.prompts
         name = name or self.pipeline.default_prompt_name
         if prompt is None and name is not None:
-            if name not in prompts:
-                raise UserError(f"prompt_name: {short_repr(name)} is none of {', '.join(prompts)}")
-            prompt = prompts[name]
+            prompt = prompts[one_of(name, prompts, "prompt_name")]
         if prompt and not self.pipeline.pools_prompt:
             raise UserError("this encoder's pooling leaves the tokens of a prompt out, which is not supported")
         return prompt or ""
@@ -329,11 +325,9 @@ class Encoder:
 
 def _list_of_strings(sentences: Iterable[str]) -> list[str]:
     """The sentences as a list. Raises `TypeError` if they are not strings: a pair would be read as one text."""
-    if hasattr(sentences, "columns"):
+    # what these iterate over are the names of their columns
+    if hasattr(sentences, "columns") or isinstance(sentences, Mapping):
         raise TypeError("sentences: a table; give one of its columns, such as frame['text']")
-    # the keys of a dict are no sentences, and a set has no order
-    if isinstance(sentences, Mapping | set | frozenset) or not isinstance(sentences, Iterable):
-        raise TypeError(f"sentences: a {type(sentences).__name__}; give a string or a list of strings")
     texts = list(sentences)
     for index, text in enumerate(texts):
         if not isinstance(text, str):

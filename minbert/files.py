@@ -12,7 +12,7 @@ import re
 import shutil
 import tomllib
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -64,13 +64,11 @@ def require_file(path: Path, flag: str = "") -> Path:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The content of a TOML file. Raises `UserError` if it cannot be read."""
+    """The content of a TOML file. Raises `UserError` if it is not one."""
     require_file(path)
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UserError(f"{path}: not a TOML file: {error}") from error
 
 
@@ -102,6 +100,21 @@ def load_safetensors(path: Path) -> dict[str, Tensor]:
         return safetensors.torch.load_file(path)
     except (SafetensorError, ValueError, LookupError) as error:  # the last two for an unknown type
         raise UserError(f"{path}: not a readable safetensors file: {reason(error)}") from error
+
+
+def save_safetensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors of any device as safetensors, readable by others as the umask allows.
+
+    Raises `UserError` if the file cannot be written, such as on a full disk.
+    """
+    path.touch()
+    mode = path.stat().st_mode  # safetensors replaces the file by one that only its owner can read
+    on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    try:
+        safetensors.torch.save_file(on_cpu, path, metadata={"format": "pt"})
+    except SafetensorError as error:
+        raise UserError(f"{path}: cannot be written: {reason(error)}") from error
+    path.chmod(mode)
 
 
 def make_folder(path: Path) -> None:
@@ -174,7 +187,7 @@ def read_json(path: Path) -> Any:
     require_file(path)
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # also of a number of thousands of digits, or nested too deep
+    except ValueError as error:
         raise UserError(f"{path}: not a JSON file: {error}") from error
 
 
@@ -186,6 +199,11 @@ def read_json_object(path: Path) -> dict[str, Any]:
     return content
 
 
+def read_optional_json(path: Path) -> dict[str, Any]:
+    """As `read_json_object`; empty if there is no such file."""
+    return read_json_object(path) if path.is_file() else {}
+
+
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder to fill; it replaces `path` if the block raises nothing, and is deleted otherwise.
@@ -195,32 +213,24 @@ def new_folder(path: Path) -> Iterator[Path]:
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary(path)
+    retired = _temporary(path, "old")
     temporary.mkdir()
     try:
         yield temporary
         for inner in temporary.rglob("*"):
             sync(inner)
         sync(temporary)
-        _replace_folder(path, temporary)
+        # the old folder is set aside first, as a rename can replace only an empty one
+        if path.exists():
+            os.rename(path, retired)
+        os.rename(temporary, path)
     except BaseException:
+        if retired.exists() and not path.exists():
+            os.rename(retired, path)
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     sync(path.parent)
-
-
-def _replace_folder(path: Path, temporary: Path) -> None:
-    """Rename `temporary` to `path`; a folder of this name is set aside first, as only an empty one can be replaced."""
-    if not path.exists():
-        os.rename(temporary, path)
-        return
-    retired = _temporary(path, "old")
-    os.rename(path, retired)
-    try:
-        os.rename(temporary, path)
-    except BaseException:
-        os.rename(retired, path)
-        raise
-    shutil.rmtree(retired)
+    remove(retired)
 
 
 def distinct_names(folders: Sequence[Path]) -> list[str]:

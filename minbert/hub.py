@@ -13,10 +13,11 @@ from tokenizers import normalizers
 from minbert import modules
 from minbert.config import BertConfig
 from minbert.errors import MINILM, UserError, reason
-from minbert.tokenizer import BERT_TOKENS, Tokenizer, check
+from minbert.tokenizer import BERT_TOKENS, Tokenizer
 
 _SETTINGS = ["*.json", "*_Dense/*", "*_LayerNorm/*", "*_WeightedLayerPooling/*"]
 """The files of a model of the Hub that are read besides those that transformers asks for."""
+_ENCODER = ("embeddings.", "encoder.", "pooler.")  # how transformers' names of an encoder's weights begin
 _PROBE = "a b"  # any text shows which special tokens a tokenizer adds
 
 
@@ -76,8 +77,6 @@ def open_with_transformers(source: str, label: str) -> Opened:
 def _read_model(source: str, options: dict[str, Any]) -> tuple[BertConfig, dict[str, torch.Tensor]]:
     """The config and the encoder's weights, without heads; the pooling layer may be missing."""
     content, _ = transformers.PretrainedConfig.get_config_dict(source, **options)
-    if "quantization_config" in content:
-        raise UserError("quantized weights are not supported")
     config = BertConfig.of(content, "config.json")
     loaded: Any = transformers.BertModel.from_pretrained(
         source,
@@ -91,10 +90,11 @@ def _read_model(source: str, options: dict[str, Any]) -> tuple[BertConfig, dict[
     # many checkpoints have no pooling layer
     if {"pooler.dense.weight", "pooler.dense.bias"} <= missing:
         missing -= {"pooler.dense.weight", "pooler.dense.bias"}
-    parts = ("embeddings.", "encoder.", "pooler.")
-    unknown = [name for name in report["unexpected_keys"] if name.removeprefix("bert.").startswith(parts)]
-    unknown = [name for name in unknown if not name.endswith("position_ids")]
-    problems = [f"missing {name}" for name in sorted(missing)] + [f"unknown {name}" for name in sorted(unknown)]
+    problems = [f"missing {name}" for name in sorted(missing)]
+    for name in sorted(report["unexpected_keys"]):
+        # heads and buffers are left out
+        if name.removeprefix("bert.").startswith(_ENCODER) and not name.endswith("position_ids"):
+            problems.append(f"unknown {name}")
     for name, tensor in theirs.state_dict().items():
         if not tensor.isfinite().all():
             problems.append(f"{name} holds NaN or infinity")
@@ -109,21 +109,21 @@ def _read_tokenizer(source: str, options: dict[str, Any], *, lowercase: bool) ->
     """The tokenizer, and the longest input that its settings name; `lowercase` lowercases texts before it."""
     theirs = transformers.AutoTokenizer.from_pretrained(source, **options)
     name = type(theirs).__name__
-    if not theirs.is_fast:
-        raise UserError(
-            f"its tokenizer, {name}, is written in Python; only those of the tokenizers library are supported"
-        )
-    if len(theirs) <= len(theirs.all_special_tokens):  # without a vocabulary transformers makes an empty one
-        raise UserError("it has no vocabulary: neither tokenizer.json nor vocab.txt")
-    if theirs.truncation_side != "right":
-        raise UserError("its tokenizer truncates on the left, which is not supported")
+    without_vocabulary = len(theirs) <= len(theirs.all_special_tokens)  # then transformers makes an empty one
+    problems = [
+        (not theirs.is_fast, "is written in Python; only those of the tokenizers library are supported"),
+        (without_vocabulary, "has no vocabulary: neither tokenizer.json nor vocab.txt"),
+        (theirs.truncation_side != "right", "truncates on the left, which is not supported"),
+    ]
+    for has_problem, problem in problems:
+        if has_problem:
+            raise UserError(f"its tokenizer, {name}, {problem}")
     special_tokens = {role: getattr(theirs, role) for role in BERT_TOKENS if getattr(theirs, role)}
     library = theirs.backend_tokenizer
-    check(library, special_tokens, f"its tokenizer, {name}")
     if lowercase:
         library.normalizer = normalizers.Sequence([normalizers.Lowercase(), library.normalizer])
     expected = theirs(_PROBE)["input_ids"]
-    tokenizer = Tokenizer(library, special_tokens)
+    tokenizer = Tokenizer(library, special_tokens, f"its tokenizer, {name}")
     if [tokenizer.cls, *tokenizer.encode([_PROBE])[0], tokenizer.sep] != expected:
         raise UserError(f"its tokenizer, {name}, adds other tokens than [CLS] before and [SEP] after a text")
     return tokenizer, theirs.model_max_length

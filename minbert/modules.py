@@ -4,6 +4,7 @@
 `config_sentence_transformers.json` holds prompts, `sentence_bert_config.json` the longest input.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,13 +16,21 @@ from torch import Tensor, nn
 
 from minbert.config import BertConfig
 from minbert.errors import UserError, one_of, short_repr
-from minbert.files import load_safetensors, read_json, read_json_object
+from minbert.files import load_safetensors, read_json, read_json_object, read_optional_json
 from minbert.pooling import AVERAGES
 from minbert.pooling import NAMES as POOLERS
 
 RECORD = "minbert.json"  # in a folder that `weights.save` wrote: the pooler, and the SHA-256 of the weights
 _POOLING_MODES = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
 """Our poolers that sentence-transformers' Pooling has, with its older names for them."""
+_MODULES = re.compile("Transformer( WeightedLayerPooling)? Pooling( Dense| LayerNorm| Normalize| Dropout)*")
+"""The modules that are computed here, in the order of `modules.json`."""
+_SUPPORTED = {
+    "model_type": "SentenceTransformer",  # not a SparseEncoder, which has no sentence vectors
+    "transformer_task": "feature-extraction",
+    "module_input_name": "sentence_embedding",  # what a layer reads: the pooled vector
+}
+"""Settings that have one value here; where a file names another one, its vectors would be different."""
 _ARGUMENTS = ("model_args", "tokenizer_args", "config_args", "model_kwargs", "processor_kwargs", "config_kwargs")
 _ACCEPTED = {"output_hidden_states", "model_max_length", "torch_dtype", "dtype", "attn_implementation"}
 """Arguments of transformers that are read here, or that change no vector beyond rounding."""
@@ -36,10 +45,8 @@ class Dense(nn.Module):
         size_in = config["in_features"]
         size_out = config["out_features"]
         self.linear = nn.Linear(size_in, size_out, bias=config.get("bias", True))
-        package, _, name = config.get("activation_function", "torch.nn.Tanh").rpartition(".")
-        if not package.startswith("torch.nn") or not hasattr(nn, name):
-            raise UserError(f"the activation function {name} of a Dense module is none of torch's")
-        self.activation = getattr(nn, name)()
+        activation = config.get("activation_function", "torch.nn.Tanh").rpartition(".")[2]
+        self.activation = getattr(nn, activation)()
         self.is_residual = config.get("use_residual", False)
         if self.is_residual and size_in != size_out:
             self.residual = nn.Linear(size_in, size_out, bias=False)
@@ -111,12 +118,6 @@ class Pipeline:
         return len(self.layers) > 0 and isinstance(self.layers[-1], Normalize)
 
 
-def read_record(folder: Path) -> dict[str, Any]:
-    """The content of a folder's `minbert.json`; empty without one."""
-    path = folder / RECORD
-    return read_json_object(path) if path.is_file() else {}
-
-
 def list_modules(folder: Path) -> list[tuple[str, Path]]:
     """Kind and folder of each module in `modules.json`, in order; empty without this file."""
     if not (folder / "modules.json").is_file():
@@ -135,36 +136,34 @@ def read_pipeline(folder: Path) -> Pipeline:
     Raises `UserError` for a module or a setting with which vectors would differ from sentence-transformers'.
     """
     modules = list_modules(folder)
+    pooler = read_optional_json(folder / RECORD).get("pooler")
     if not modules:
-        return Pipeline(read_record(folder).get("pooler"), max_length=_tokenizer_length(folder))
+        return Pipeline(pooler, max_length=_tokenizer_length(folder))
     kinds = [kind for kind, _ in modules]
-    if kinds[0] != "Transformer" or "Pooling" not in kinds:
-        raise UserError(f"{folder / 'modules.json'}: no Transformer with a Pooling: {', '.join(kinds)}")
+    if not _MODULES.fullmatch(" ".join(kinds)):
+        raise UserError(
+            f"{folder / 'modules.json'}: the modules {', '.join(kinds)} are not supported; after a Transformer and its "
+            f"Pooling there may be {', '.join(LAYERS)}"
+        )
     transformer = _transformer_settings(modules[0][1])
     after = kinds.index("Pooling") + 1
     pooling = read_json_object(modules[after - 1][1] / "config.json")
-    pooler = read_record(folder).get("pooler")
     if pooler is None:
-        pooler = _pooler(folder, modules[1:after], transformer)
+        pooler = _pooler(modules[1:after], transformer)
     elif one_of(pooler, POOLERS, f"{folder / RECORD}: pooler") == "pooler":
         after += 1  # its Dense module is the encoder's own pooling layer
     layers = [_layer(kind, path) for kind, path in modules[after:] if kind != "Dropout"]
-    settings = _optional(folder / "config_sentence_transformers.json")
-    if settings.get("model_type", "SentenceTransformer") != "SentenceTransformer":
-        raise UserError(f"{folder}: a {settings['model_type']} of sentence-transformers, which has no sentence vectors")
+    settings = _read_settings(folder / "config_sentence_transformers.json")
     prompts = dict(_PROMPTS)
     for name, prompt in (settings.get("prompts") or {}).items():
         prompts[name] = prompt or ""
-    default = settings.get("default_prompt_name")
-    if default is not None and default not in prompts:
-        raise UserError(f"{folder}: the default prompt {short_repr(default)} is none of its prompts")
     return Pipeline(
         pooler,
         nn.Sequential(*layers).requires_grad_(False),
         max_length=transformer.get("max_seq_length") or _tokenizer_length(modules[0][1]),
         lowercase=transformer.get("do_lower_case", False),
         prompts=prompts,
-        default_prompt_name=default,
+        default_prompt_name=settings.get("default_prompt_name"),
         pools_prompt=pooling.get("include_prompt", True),
         truncate_dim=settings.get("truncate_dim"),
     )
@@ -172,12 +171,17 @@ def read_pipeline(folder: Path) -> Pipeline:
 
 def _tokenizer_length(folder: Path) -> int | None:
     """The longest input that the tokenizer's settings name, which may be above the number of positions."""
-    length: int | None = _optional(folder / "tokenizer_config.json").get("model_max_length")
+    length: int | None = read_optional_json(folder / "tokenizer_config.json").get("model_max_length")
     return length
 
 
-def _optional(path: Path) -> dict[str, Any]:
-    return read_json_object(path) if path.is_file() else {}
+def _read_settings(path: Path) -> dict[str, Any]:
+    """The settings in a file; empty without it. Raises `UserError` for one that `_SUPPORTED` has not."""
+    settings = read_optional_json(path)
+    for name, expected in _SUPPORTED.items():
+        if settings.get(name, expected) != expected:
+            raise UserError(f"{path}: {name} is {short_repr(settings[name])}; only {expected!r} is supported")
+    return settings
 
 
 def _transformer_settings(folder: Path) -> dict[str, Any]:
@@ -186,7 +190,7 @@ def _transformer_settings(folder: Path) -> dict[str, Any]:
     others = sorted(folder.glob("sentence_*_config.json"))
     if not path.is_file() and others:
         path = others[0]
-    settings = _optional(path)
+    settings = _read_settings(path)
     for name in _ARGUMENTS:
         arguments = settings.get(name) or {}
         unknown = arguments.keys() - _ACCEPTED
@@ -195,30 +199,23 @@ def _transformer_settings(folder: Path) -> dict[str, Any]:
         if "model_max_length" in arguments:
             settings["max_seq_length"] = arguments["model_max_length"]
         settings["output_hidden_states"] = settings.get("output_hidden_states") or arguments.get("output_hidden_states")
-    text = (settings.get("modality_config") or {}).get("text") or {}
-    output = text.get("method_output_name", "last_hidden_state")
-    task = settings.get("transformer_task", "feature-extraction")
-    if output != "last_hidden_state" or task != "feature-extraction" or settings.get("processing_kwargs"):
-        raise UserError(f"{path}: the transformer's output is other than its hidden states of a text")
-    config = _optional(folder / "config.json")
+    config = read_optional_json(folder / "config.json")
     settings["output_hidden_states"] = settings["output_hidden_states"] or config.get("output_hidden_states")
     settings["num_hidden_layers"] = config.get("num_hidden_layers")
     return settings
 
 
-def _pooler(folder: Path, modules: list[tuple[str, Path]], transformer: dict[str, Any]) -> str:
+def _pooler(modules: list[tuple[str, Path]], transformer: dict[str, Any]) -> str:
     """The pooler that computes the same as the modules between the transformer and the pooled vector."""
     pooler = _pooling_mode(modules[-1][1] / "config.json")
-    for kind, path in modules[:-1]:
-        if kind != "WeightedLayerPooling":
-            raise UserError(f"{folder / 'modules.json'}: the module {kind} is not supported")
-        if not transformer["output_hidden_states"]:
-            continue  # sentence-transformers has no other layers to average then
-        layers = _averaged_layers(path, transformer["num_hidden_layers"])
-        if layers is None or pooler != "mean":
-            raise UserError(f"{path}: these weights of layers are none of {', '.join(AVERAGES)} over the mean")
-        pooler = layers
-    return pooler
+    # without all hidden states sentence-transformers has no layers to average
+    if len(modules) == 1 or not transformer["output_hidden_states"]:
+        return pooler
+    path = modules[0][1]
+    layers = _averaged_layers(path, transformer["num_hidden_layers"])
+    if layers is None or pooler != "mean":
+        raise UserError(f"{path}: these weights of layers are none of {', '.join(AVERAGES)} over the mean")
+    return layers
 
 
 def _pooling_mode(path: Path) -> str:
@@ -259,12 +256,7 @@ def layer_weights(pooler: str, num_layers: int) -> Tensor:
 
 def _layer(kind: str, folder: Path) -> nn.Module:
     """A module over the pooled vector, with its weights."""
-    if kind not in LAYERS:
-        raise UserError(f"{folder}: the module {kind} is not supported; supported are {', '.join(LAYERS)}")
-    config = _optional(folder / "config.json")
-    if config.get("module_input_name", "sentence_embedding") != "sentence_embedding":
-        raise UserError(f"{folder}: the module {kind} reads {config['module_input_name']}, not the pooled vector")
-    layer = LAYERS[kind](config)
+    layer = LAYERS[kind](_read_settings(folder / "config.json"))
     if layer.state_dict():
         layer.load_state_dict(_tensors(folder))
     return layer

@@ -53,14 +53,6 @@ class AdamW(torch.optim.Optimizer):
         self.fused = fused
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "correct_bias": correct_bias}
         super().__init__(params, defaults)
-        for group in self.param_groups:
-            # the highest rate of a schedule: `lr` is only its first value
-            rate = group.get("peak_lr", group["lr"])
-            decay = group["weight_decay"]
-            if rate * decay >= 1:
-                raise UserError(
-                    f"learning rate {rate} times weight decay {decay} must be below 1, or the weights would change sign"
-                )
 
     def __getstate__(self) -> dict[str, Any]:
         """For a copy."""

@@ -12,7 +12,6 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from minbert.errors import one_of
 from minbert.ragged import Ragged
 
 
@@ -60,7 +59,4 @@ POOLERS: dict[str, Callable[[Sequence[Tensor], Ragged], Tensor]] = {
 }
 NAMES = ("pooler", *POOLERS)
 
-
-def check(name: str) -> str:
-    """Return the pooler's name as listed in `NAMES`, ignoring case. Raises `UserError` if it is not one of them."""
-    return one_of(name, NAMES, "pooler")
+"""`pooler`, the model's own pooling layer, and those of this file."""

@@ -41,33 +41,21 @@ class Ragged:
     @classmethod
     def from_lists(cls, ids: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None = None) -> "Ragged":
         """Concatenate lists of token ids. Positions count from 0 in each list; token types default to 0."""
-        if not ids or not all(len(row) for row in ids):
-            raise UserError("a batch needs at least one sentence, and every sentence at least one token")
         lengths = tuple(len(row) for row in ids)
+        _require_tokens(lengths)
         joined = _concatenate(ids)
         positions = torch.from_numpy(ramp(np.array(lengths)))
-        if types is None:
-            return cls(joined, positions, torch.zeros_like(joined), lengths)
-        if lengths != tuple(len(row) for row in types):
-            raise UserError("the lists of token types must be as long as the lists of ids")
-        return cls(joined, positions, _concatenate(types), lengths)
+        joined_types = torch.zeros_like(joined) if types is None else _concatenate(types)
+        return cls(joined, positions, joined_types, lengths)
 
     @classmethod
     def from_padded(cls, ids: Tensor, mask: Tensor | None = None) -> "Ragged":
         """The tokens of a padded [B, L] batch where the mask is 1, of type 0; a token's position is its column."""
-        if ids.dim() != 2:
-            raise UserError(f"input_ids must have shape [B, L], not {list(ids.shape)}")
-        if mask is None:
-            mask = torch.ones_like(ids)
-        if mask.shape != ids.shape:
-            raise UserError(
-                f"attention_mask must have the shape of input_ids {list(ids.shape)}, not {list(mask.shape)}"
-            )
-        real = mask.bool()
+        real = torch.ones_like(ids) if mask is None else mask
+        real = real.bool()
         # a device sync, and so is the indexing by `real` below
         lengths = tuple(int(count) for count in real.sum(1).tolist())
-        if not lengths or min(lengths) == 0:
-            raise UserError("attention_mask has a row without a single 1")
+        _require_tokens(lengths)
         columns = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
         positions = columns[real]
         return cls(ids[real].long(), positions, torch.zeros_like(positions), lengths)
@@ -186,6 +174,12 @@ def inverse(order: Tensor) -> Tensor:
 def ramp(lengths: np.ndarray) -> np.ndarray:
     """0, 1, ..., length - 1 for each length, which may be 0, concatenated."""
     return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+
+
+def _require_tokens(lengths: tuple[int, ...]) -> None:
+    """Raises `UserError` for a batch with an empty sentence, whose start would be the next sentence's first token."""
+    if not lengths or min(lengths) == 0:
+        raise UserError("a batch needs at least one sentence, and every sentence at least one token")
 
 
 def _concatenate(rows: Sequence[Sequence[int]]) -> Tensor:

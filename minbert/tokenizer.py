@@ -12,7 +12,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from minbert.errors import UserError, reason
-from minbert.files import read_json_object, write_atomic, write_json
+from minbert.files import read_optional_json, require_file, write_atomic, write_json
 
 BERT_TOKENS = {
     "pad_token": "[PAD]",
@@ -24,14 +24,23 @@ BERT_TOKENS = {
 """BERT's special tokens by their roles, whose names are those of transformers' `tokenizer_config.json`."""
 _WITHOUT_EFFECT = ("post_processor", "decoder")
 """Parts of a tokenizer.json that `Tokenizer.encode` does not use; transformers' versions write different ones."""
-_LONGEST_WORD = 1000  # characters; the time that WordPiece takes for a word grows with their square or faster
 
 
 class Tokenizer:
     """A vocabulary and its normalisation rules: BERT's WordPiece, or another one that transformers has opened."""
 
-    def __init__(self, library: tokenizers.Tokenizer, special_tokens: Mapping[str, str] = BERT_TOKENS) -> None:
+    def __init__(
+        self, library: tokenizers.Tokenizer, special_tokens: Mapping[str, str] = BERT_TOKENS, source: str = "tokenizer"
+    ) -> None:
+        """Raises `UserError`, beginning with `source`, for a vocabulary that lacks a token that is needed."""
         vocabulary = library.get_vocab()
+        # a role without a token is listed by its own name
+        needed = [special_tokens.get(role, role) for role in ("cls_token", "sep_token")]
+        if isinstance(library.model, WordPiece):
+            needed.append(library.model.unk_token)
+        missing = [token for token in needed if token not in vocabulary]
+        if missing:
+            raise UserError(f"{source}: the vocabulary lacks {', '.join(missing)}")
         library.no_truncation()
         library.no_padding()
         self._library = library
@@ -55,18 +64,14 @@ class Tokenizer:
         `tokenizer_config.json` names its special tokens, else they are BERT's. Raises `UserError` if a file is missing
         or invalid.
         """
-        path = folder / "tokenizer.json"
-        if not path.is_file():
-            raise UserError(f"{folder}: no tokenizer.json")
+        path = require_file(folder / "tokenizer.json")
         try:
             library = tokenizers.Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises no narrower type
             raise UserError(f"{path}: not a tokenizer: {reason(error)}") from error
-        config_path = folder / "tokenizer_config.json"
-        config = read_json_object(config_path) if config_path.is_file() else {}
+        config = read_optional_json(folder / "tokenizer_config.json")
         special_tokens = {role: config[role] for role in BERT_TOKENS if role in config} or BERT_TOKENS
-        check(library, special_tokens, str(path))
-        return cls(library, special_tokens)
+        return cls(library, special_tokens, str(path))
 
     def check_fits(self, rows: int, source: str) -> None:
         """Raises `UserError` if the vocabulary numbers more pieces than the word embedding has `rows`."""
@@ -126,20 +131,3 @@ class Tokenizer:
         usual = (model.max_input_chars_per_word, model.continuing_subword_prefix, rules.clean_text) == (100, "##", True)
         without_gaps = self.size == self._library.get_vocab_size()
         return usual and without_gaps and isinstance(self._library.pre_tokenizer, BertPreTokenizer)
-
-
-def check(library: tokenizers.Tokenizer, special_tokens: Mapping[str, str], source: str) -> None:
-    """Raises `UserError`, beginning with `source`, for a tokenizer that lacks a special token, or is too slow."""
-    vocabulary = library.get_vocab()
-    needed = [special_tokens.get(role, role) for role in ("cls_token", "sep_token")]
-    if isinstance(library.model, WordPiece):
-        needed.append(library.model.unk_token)
-    missing = [token for token in needed if token not in vocabulary]
-    if missing:
-        raise UserError(f"{source}: the vocabulary lacks {', '.join(missing)}")
-    longest = getattr(library.model, "max_input_chars_per_word", 0)
-    if longest > _LONGEST_WORD:
-        raise UserError(
-            f"{source}: max_input_chars_per_word is {longest:,}, and a long word would take minutes; "
-            f"at most {_LONGEST_WORD:,} are supported"
-        )

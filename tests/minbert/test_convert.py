@@ -41,15 +41,13 @@ def course(tiny: Path, tmp_path: Path) -> Path:
 
 def test_course_checkpoint_becomes_an_encoder(course: Path, tiny: Path, tmp_path: Path) -> None:
     convert.run([str(course), "--like", str(tiny), "--to", str(tmp_path / "new")])
-    assert same(tmp_path / "new", tiny) and weights.saved_pooler(tmp_path / "new") == "pooler", (
-        "the course's heads read it"
-    )
+    assert same(tmp_path / "new", tiny)
+    assert weights.saved_pooler(tmp_path / "new") == "pooler", "the course's heads read it"
     with pytest.raises(UserError, match="exists already"):
         convert_checkpoint(course, str(tiny), tmp_path / "new")
 
 
 REFUSED = [
-    (b"", "not a checkpoint that can be read: ."),
     (b"PK\x03\x04 half a zip", "not a checkpoint that can be read: ."),
     ({"model": {}, "x": Harmful()}, r"it holds the type \w*\.?open, which is refused"),
     ([1, 2], "holds no dict of tensors"),
@@ -59,8 +57,12 @@ REFUSED = [
 
 @pytest.mark.parametrize(("content", "why"), REFUSED)
 def test_other_files_are_refused(content: Any, why: str, tiny: Path, tmp_path: Path) -> None:
-    Harmful.path, source = str(tmp_path / "created"), tmp_path / "model.pt"
-    source.write_bytes(content) if isinstance(content, bytes) else torch.save(content, source)
+    Harmful.path = str(tmp_path / "created")
+    source = tmp_path / "model.pt"
+    if isinstance(content, bytes):
+        source.write_bytes(content)
+    else:
+        torch.save(content, source)
     with pytest.raises(UserError, match=rf"model\.pt: .*{why}") as caught:
         convert_checkpoint(source, str(tiny), tmp_path / "new")
     assert "\n" not in str(caught.value) and [path.name for path in tmp_path.iterdir()] == ["model.pt"]

@@ -41,21 +41,12 @@ def test_failed_write_keeps_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path = tmp_path / "file"
     path.write_text("old")
     monkeypatch.setattr(os, call, fail)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(OSError, match="disk full") as caught:
         write_atomic(path, "new")
     assert path.read_text() == "old"
     assert names(tmp_path) == ["file"]
-
-
-def test_failed_sync_names_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command's sentence needs the name, which the system call does not know."""
-
-    def fail(*_: Any) -> None:
-        raise OSError(errno.EINVAL, "Invalid argument")
-
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(OSError, match=r"Invalid argument: '.*file.*'"):
-        write_atomic(tmp_path / "file", "new")
+    if call == "fsync":
+        assert "file" in caught.value.filename, "the call knows a descriptor only, the sentence needs a name"
 
 
 @pytest.mark.parametrize("error", [None, ValueError, KeyboardInterrupt])
@@ -69,61 +60,71 @@ def test_new_folder_replaces_after_success(tmp_path: Path, existing: bool, error
         assert not (path / "new").exists()
         if error:
             raise error
-    left = ["old"] * existing if error else ["new"]
-    assert names(path.parent) == ["folder"] * bool(left) and (not left or names(path) == left)
+    if error and not existing:
+        assert names(path.parent) == []
+        return
+    assert names(path.parent) == ["folder"]
+    assert names(path) == ["old" if error else "new"]
+
+
+def test_failed_rename_keeps_old_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old folder has been set aside by then."""
+    rename = os.rename
+    path = tmp_path / "folder"
+    (path / "old").mkdir(parents=True)
+
+    def fail(source: Path, target: Path) -> None:
+        if (source / "new").exists():
+            raise OSError(errno.EIO, "Input/output error")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", fail)
+    with pytest.raises(OSError, match="Input/output"), new_folder(path) as temporary:
+        (temporary / "new").touch()
+    assert names(tmp_path) == ["folder"]
+    assert names(path) == ["old"]
 
 
 def test_pipes_and_links_stay(tmp_path: Path) -> None:
-    pipe, link, target = tmp_path / "pipe", tmp_path / "link", tmp_path / "target"
+    pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # it waits for no writer
     write_atomic(pipe, "new")
-    assert os.read(reader, 9) == b"new" and pipe.is_fifo()
+    assert os.read(reader, 9) == b"new"
     os.close(reader)
     with pytest.raises(UserError, match="pipe: is not a regular file"), replacing(pipe):
         pass
+    for read in (read_json, read_toml, sha256_of):  # a reader would wait for a writer
+        with pytest.raises(UserError, match="pipe: is not a regular file"):
+            read(pipe)
     assert pipe.is_fifo()
-    target.write_text("old")
-    link.symlink_to(target)
-    write_atomic(link, "new")
-    assert link.is_symlink() and target.read_text() == "new"
-    (to_folder := tmp_path / "to-folder").symlink_to(tmp_path / "folder")
+
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    write_atomic(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_text() == "new"
+    (tmp_path / "to-folder").symlink_to(tmp_path / "folder")
     for name in ("first", "second"):
-        with new_folder(to_folder) as temporary:
+        with new_folder(tmp_path / "to-folder") as temporary:
             (temporary / name).touch()
-    assert to_folder.is_symlink() and names(tmp_path / "folder") == ["second"]
-
-
-def write_file(path: Path) -> None:
-    write_atomic(path, "new")
-
-
-def write_folder(path: Path) -> None:
-    with new_folder(path) as temporary:
-        (temporary / "new").touch()
+    assert (tmp_path / "to-folder").is_symlink()
+    assert names(tmp_path / "folder") == ["second"]
 
 
 @pytest.mark.parametrize("ending", ["tmp", "old"])
-@pytest.mark.parametrize(("write", "target"), [(write_file, "precious/thesis"), (write_folder, "precious")])
-def test_temporary_names_follow_no_link(
-    tmp_path: Path, write: Callable[[Path], None], target: str, ending: str
-) -> None:
+def test_temporary_names_follow_no_link(tmp_path: Path, ending: str) -> None:
     """They can be predicted, so in a folder of several users another may have put a link there."""
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "thesis").write_text("mine")
-    (tmp_path / f".file.minbert-{os.getpid()}.{ending}").symlink_to(tmp_path / target)
+    (tmp_path / f".file.minbert-{os.getpid()}.{ending}").symlink_to(precious / "thesis")
+    (tmp_path / f".folder.minbert-{os.getpid()}.{ending}").symlink_to(precious)
     for _ in range(2):  # the second time the first result is replaced
-        write(tmp_path / "file")
-    assert names(precious) == ["thesis"] and (precious / "thesis").read_text() == "mine"
-    assert not (tmp_path / "file").is_symlink()
-
-
-def test_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    for read in (read_json, read_toml, sha256_of):
-        with pytest.raises(UserError, match="pipe: is not a regular file"):
-            read(tmp_path / "pipe")
+        write_atomic(tmp_path / "file", "new")
+        with new_folder(tmp_path / "folder") as temporary:
+            (temporary / "new").touch()
+    assert names(precious) == ["thesis"]
+    assert (precious / "thesis").read_text() == "mine"
 
 
 def cut(content: bytes) -> bytes:
@@ -134,12 +135,12 @@ def flip_bit_of_array(content: bytes) -> bytes:
     return content[:-1] + bytes([content[-1] ^ 1])
 
 
-def flip_bit_of_record(content: bytes) -> bytes:
+def change_record(content: bytes) -> bytes:
     assert content.count(b'count\\": 1') == 1
     return content.replace(b'count\\": 1', b'count\\": 3')
 
 
-@pytest.mark.parametrize("damage", [None, cut, flip_bit_of_array, flip_bit_of_record])
+@pytest.mark.parametrize("damage", [None, cut, flip_bit_of_array, change_record])
 def test_concurrent_misses_build_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[bytes], bytes] | None
 ) -> None:
@@ -158,15 +159,17 @@ def test_concurrent_misses_build_once(
     with ThreadPoolExecutor(2) as both:
         results = list(both.map(lambda _: cached("room", ["key"], build), range(2)))
     for arrays, record in results:
-        assert record == {"count": 1} and arrays["x"].tolist() == [0, 1, 2, 3, 4] and arrays["none"].shape == (0, 3)
+        assert record == {"count": 1}
+        assert arrays["x"].tolist() == [0, 1, 2, 3, 4]
+        assert arrays["none"].shape == (0, 3)
     assert len(calls) == (2 if damage else 1)
     assert [path.suffix for path in (tmp_path / "room").glob("[!.]*")] == [".safetensors"]
 
 
-def test_cache_variable_expands_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
+def test_cache_variable_expands_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
     monkeypatch.setenv("MINBERT_CACHE", "~/cache")
-    assert cache_folder() == tmp_path / "cache"
+    assert cache_folder() == Path("/home/somebody/cache")
 
 
 def test_json_is_strict(tmp_path: Path) -> None:
@@ -179,13 +182,3 @@ def test_json_is_strict(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(UserError, match=r"x\.json"):
             read_json(path)
-
-
-def test_deep_nesting_is_no_crash(tmp_path: Path) -> None:
-    path = tmp_path / "deep"
-    path.write_text("a = " + "[" * 100_000)
-    with pytest.raises(UserError, match="deep: not a TOML file"):
-        read_toml(path)
-    path.write_text("[" * 100_000)
-    with pytest.raises(UserError, match="deep: not a JSON file"):
-        read_json(path)

@@ -19,26 +19,11 @@ from tokenizers import models as token_models
 from tokenizers import pre_tokenizers, processors
 
 from minbert import Encoder, UserError
+from tests.minbert.conftest import Harmful
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZéèü"
-PIECES = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "the",
-    "cat",
-    "Cat",
-    "café",
-    "cafe",
-    "北",
-    "京",
-    "北京",
-    ".",
-    "!",
-]
-PIECES += [*LETTERS, *(f"##{letter}" for letter in LETTERS), "<", ">", ":", "1"]
+WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat Cat café cafe 北 京 北京 . ! < > : 1"
+PIECES = [*WORDS.split(), *LETTERS, *(f"##{letter}" for letter in LETTERS)]
 TEXTS = [
     "the cat sat.",
     "The Cat, THE CAFÉ!",
@@ -75,19 +60,33 @@ def plain(folder: Path, kind: Any = transformers.BertModel, **options: Any) -> P
     return folder
 
 
-def with_vocabulary(folder: Path, content: str = "\n".join(PIECES) + "\n", **config: Any) -> Path:
-    """With vocab.txt in place of tokenizer.json."""
+def changed(folder: Path, name: str, **changes: Any) -> None:
+    """With other entries in one of its JSON files."""
     plain(folder)
-    (folder / "tokenizer.json").unlink()
-    (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    (folder / "vocab.txt").write_bytes(content.encode())
-    return folder
+    edit(folder / name, **changes)
 
 
-def pickled(folder: Path) -> None:
+def changed_weights(folder: Path, change: Callable[[dict[str, Any]], dict[str, Any]], pickled: bool = False) -> None:
     plain(folder)
-    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
-    (folder / "model.safetensors").unlink()
+    path = folder / "model.safetensors"
+    tensors = change(load_file(path))
+    path.unlink()
+    if pickled:
+        torch.save(tensors, folder / "pytorch_model.bin")
+    else:
+        save_file(tensors, path)
+
+
+def old_names(tensors: dict[str, Any]) -> dict[str, Any]:
+    old = {"bert.embeddings.position_ids": torch.arange(64)[None]}
+    for name, tensor in tensors.items():
+        old["bert." + name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta")] = tensor
+    return old
+
+
+def without_bias(tensors: dict[str, Any]) -> dict[str, Any]:
+    del tensors["pooler.dense.bias"]
+    return tensors
 
 
 def sharded(folder: Path) -> None:
@@ -97,82 +96,44 @@ def sharded(folder: Path) -> None:
     assert len(list(folder.glob("model-*.safetensors"))) > 1
 
 
-def half(folder: Path) -> None:
+def with_vocabulary(folder: Path, pieces: list[str], **config: Any) -> None:
+    """With vocab.txt in place of tokenizer.json."""
     plain(folder)
-    transformers.BertModel.from_pretrained(folder).half().save_pretrained(folder)
-
-
-def old_names(folder: Path) -> None:
-    plain(folder)
-    path = folder / "model.safetensors"
-    old = {}
-    for name, tensor in load_file(path).items():
-        old["bert." + name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta")] = tensor
-    old["bert.embeddings.position_ids"] = torch.arange(64)[None]
-    save_file(old, path)
-
-
-def rules(folder: Path, **changes: Any) -> None:
-    """tokenizer_config.json says otherwise than tokenizer.json."""
-    plain(folder)
-    edit(folder / "tokenizer_config.json", **changes)
-
-
-def cased(folder: Path, config: str, name: str) -> None:
-    """tokenizer.json is cased, and tokenizer_config.json is not; which counts depends on the class that is named."""
-    plain(folder)
-    pieces = {piece: number for number, piece in enumerate(PIECES)}
-    transformers.BertTokenizer(pieces, do_lower_case=False).save_pretrained(folder)
-    content = json.loads((folder / "tokenizer_config.json").read_text())
-    del content["tokenizer_class"]
-    (folder / "tokenizer_config.json").write_text(json.dumps(content | {"do_lower_case": True}))
-    edit(folder / config, tokenizer_class=name)
-
-
-def other_vocabulary(folder: Path, model: Any, special: dict[str, str], prefix: Any) -> None:
-    """Another kind of tokenizer, whose template puts two special tokens around a text."""
-    plain(folder)
-    library = tokenizers.Tokenizer(model)
-    library.pre_tokenizer = prefix
-    first, last = special["cls_token"], special["sep_token"]
-    library.add_special_tokens(list(special.values()))
-    ids = [(token, library.token_to_id(token)) for token in (first, last)]
-    library.post_processor = processors.TemplateProcessing(f"{first} $A {last}", special_tokens=ids)
-    transformers.PreTrainedTokenizerFast(tokenizer_object=library, **special).save_pretrained(folder)
-
-
-def bpe(folder: Path) -> None:
-    vocabulary = {piece: n for n, piece in enumerate(["[UNK]", "[CLS]", "[SEP]", "[PAD]", *"thecasT.", "th", "the"])}
-    model = token_models.BPE(vocab=vocabulary, merges=[("t", "h"), ("th", "e")], unk_token="[UNK]")
-    special = {"cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]", "pad_token": "[PAD]"}
-    other_vocabulary(folder, model, special, pre_tokenizers.Whitespace())
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    if pieces:
+        (folder / "vocab.txt").write_text("\n".join(pieces) + "\n")
 
 
 def unigram(folder: Path) -> None:
+    """A vocabulary such as that of multilingual MiniLM, with other special tokens."""
+    plain(folder)
     pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁the", -1.0), ("▁", -2.0), ("cat", -2.5)]
-    model = token_models.Unigram([*pieces, *((letter, -4.0) for letter in "abcehst.")], unk_id=3)
+    pieces += [(letter, -4.0) for letter in "abcehst."]
+    library = tokenizers.Tokenizer(token_models.Unigram(pieces, unk_id=3))
+    library.pre_tokenizer = pre_tokenizers.Metaspace()
     special = {"cls_token": "<s>", "sep_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
-    other_vocabulary(folder, model, special, pre_tokenizers.Metaspace())
+    library.add_special_tokens(list(special.values()))
+    library.post_processor = processors.TemplateProcessing("<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    transformers.PreTrainedTokenizerFast(tokenizer_object=library, **special).save_pretrained(folder)
 
 
 def added_tokens(folder: Path) -> None:
-    with_vocabulary(folder)
-    edit(folder / "added_tokens.json", **{"<e1>": len(PIECES), "[unused]": len(PIECES) + 1})
-
-
-def more_special_tokens(folder: Path) -> None:
-    with_vocabulary(folder)
-    edit(folder / "special_tokens_map.json", additional_special_tokens=["<e1>", "<E1>"], unk_token="[UNK]")
-
-
-def added_by_transformers(folder: Path) -> None:
     plain(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     tokenizer.add_tokens(["<e1>", "cat sat"])
     tokenizer.save_pretrained(folder)
 
 
-def library(folder: Path, *later: Any, pooling: str = "mean", **options: Any) -> Path:
+def without_template(folder: Path) -> None:
+    plain(folder)
+    backend = transformers.AutoTokenizer.from_pretrained(folder).backend_tokenizer
+    backend.post_processor = processors.TemplateProcessing("$A", special_tokens=[])
+    transformers.PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]").save_pretrained(folder)
+    edit(folder / "tokenizer_config.json", cls_token="[CLS]", sep_token="[SEP]")
+
+
+def library(folder: Path, *later: Any, pooling: Any = "mean", **options: Any) -> Path:
     """A folder saved by sentence-transformers."""
     source = plain(folder.with_name("source"))
     modules = [models.Transformer(str(source)), models.Pooling(32, pooling), *later]
@@ -180,24 +141,22 @@ def library(folder: Path, *later: Any, pooling: str = "mean", **options: Any) ->
     return folder
 
 
-def names_of_version_2(folder: Path, **config: Any) -> Path:
+def version_2(folder: Path, **config: Any) -> None:
     """As sentence-transformers 2 wrote it: sentence_bert_config.json, flags for the pooling mode."""
     library(folder)
-    (folder / "sentence_bert_config.json").write_text(
-        json.dumps({"max_seq_length": 32, "do_lower_case": False} | config)
-    )
+    settings = {"max_seq_length": 32, "do_lower_case": False} | config
+    (folder / "sentence_bert_config.json").write_text(json.dumps(settings))
     pooling = {"word_embedding_dimension": 32, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
-    return folder
 
 
 def lowercased(folder: Path) -> None:
-    names_of_version_2(folder, do_lower_case=True)
+    version_2(folder, do_lower_case=True)
     edit(folder / "tokenizer_config.json", do_lower_case=False)
 
 
 def old_layout(folder: Path) -> None:
-    names_of_version_2(folder)
+    version_2(folder)
     inner = folder / "0_Transformer"
     inner.mkdir()
     for path in list(folder.iterdir()):
@@ -209,14 +168,13 @@ def old_layout(folder: Path) -> None:
     (folder / "modules.json").write_text(json.dumps(rows))
 
 
-def dense(folder: Path, size: int = 16, **options: Any) -> models.Dense:
-    del folder
+def dense(size: int = 16, **options: Any) -> models.Dense:
     torch.manual_seed(5)
     return models.Dense(32, size, **options)
 
 
 def pickled_dense(folder: Path) -> None:
-    library(folder, dense(folder))
+    library(folder, dense())
     path = folder / "2_Dense"
     torch.save(load_file(path / "model.safetensors"), path / "pytorch_model.bin")
     (path / "model.safetensors").unlink()
@@ -232,141 +190,6 @@ def layers(folder: Path, weights: tuple[float, ...]) -> None:
     edit(folder / "config.json", output_hidden_states=True)
 
 
-def exported(folder: Path, pooler: str) -> None:
-    """A folder that this project saved, with all that sentence-transformers' folder named."""
-    prompts = {"prompts": {"q": "the: "}, "default_prompt_name": "q"}
-    library(folder.with_name("their"), dense(folder), models.Normalize(), truncate_dim=12, **prompts)
-    encoder = Encoder.load(folder.with_name("their"), pooler=pooler)
-    encoder.max_seq_length = 20
-    encoder.save(folder)
-
-
-def saved_again(folder: Path, pooler: str) -> None:
-    """A folder that this project saved, and sentence-transformers saved again."""
-    exported(folder.with_name("ours"), pooler)
-    again = SentenceTransformer(str(folder.with_name("ours")), device="cpu")
-    again.save(str(folder), create_model_card=False)
-    if pooler.startswith("avg"):
-        edit(folder / "config.json", output_hidden_states=True)
-
-
-KINDS: dict[str, Callable[[Path], Any]] = {
-    "transformers: safetensors, tokenizer.json": plain,
-    "transformers: pytorch_model.bin": pickled,
-    "transformers: safetensors in shards": sharded,
-    "transformers: fp16": half,
-    "transformers: prefix bert., gamma and beta, position_ids": old_names,
-    "transformers: with a classifier": lambda folder: plain(folder, transformers.BertForSequenceClassification),
-    "transformers: with both heads of pre-training": lambda folder: plain(folder, transformers.BertForPreTraining),
-    "transformers: without pooling layer": lambda folder: plain(folder, add_pooling_layer=False),
-    "do_lower_case false beside tokenizer.json": lambda folder: rules(folder, do_lower_case=False),
-    "strip_accents and tokenize_chinese_chars false beside tokenizer.json": lambda folder: rules(
-        folder, strip_accents=False, tokenize_chinese_chars=False
-    ),
-    "vocab.txt, cased": lambda folder: with_vocabulary(folder, do_lower_case=False),
-    "PreTrainedTokenizerFast in tokenizer_config.json": lambda folder: cased(
-        folder, "tokenizer_config.json", "PreTrainedTokenizerFast"
-    ),
-    "ElectraTokenizerFast in config.json": lambda folder: cased(folder, "config.json", "ElectraTokenizerFast"),
-    "byte-pair encoding": bpe,
-    "unigrams with <s> and </s>": unigram,
-    "added_tokens.json": added_tokens,
-    "additional_special_tokens": more_special_tokens,
-    "added tokens in tokenizer.json": added_by_transformers,
-    "model_max_length": lambda folder: rules(folder, model_max_length=16),
-    "vocab.txt with CRLF": lambda folder: with_vocabulary(folder, "\r\n".join(PIECES) + "\r\n"),
-    "vocab.txt with a piece twice": lambda folder: with_vocabulary(folder, "\n".join([*PIECES, "cat"]) + "\n"),
-    "sentence-transformers: mean": library,
-    "sentence-transformers: cls": lambda folder: library(folder, pooling="cls"),
-    "sentence-transformers: max": lambda folder: library(folder, pooling="max"),
-    "sentence-transformers 2: max_seq_length": names_of_version_2,
-    "sentence-transformers 2: 0_Transformer": old_layout,
-    "do_lower_case in sentence_bert_config.json": lowercased,
-    "default prompt": lambda folder: library(folder, prompts={"query": "The cat: "}, default_prompt_name="query"),
-    "truncate_dim": lambda folder: library(folder, truncate_dim=10),
-    "Normalize, truncate_dim": lambda folder: library(folder, models.Normalize(), truncate_dim=10),
-    "Dense in pytorch_model.bin": pickled_dense,
-    "Dense without bias and activation, Normalize": lambda folder: library(
-        folder, dense(folder, bias=False, activation_function=None), models.Normalize()
-    ),
-    "Dense with a residual connection": lambda folder: library(folder, dense(folder, use_residual=True)),
-    "Dense, LayerNorm, Dense": lambda folder: library(
-        folder, dense(folder, 32), models.LayerNorm(32), dense(folder, activation_function=torch.nn.GELU())
-    ),
-    "Dropout, Normalize": lambda folder: library(folder, models.Dropout(0.5), models.Normalize()),
-    "WeightedLayerPooling of the last two layers": lambda folder: layers(folder, (1.0, 1.0)),
-    "saved here: pooler": lambda folder: exported(folder, "pooler"),
-    "saved here: avg-first-last": lambda folder: exported(folder, "avg-first-last"),
-    "saved here, then by sentence-transformers: pooler": lambda folder: saved_again(folder, "pooler"),
-    "saved here, then by sentence-transformers: avg-static-last": lambda folder: saved_again(folder, "avg-static-last"),
-}
-
-OTHER_FILES = {
-    *("transformers: pytorch_model.bin", "transformers: safetensors in shards"),
-    *("transformers: fp16", "transformers: prefix bert., gamma and beta, position_ids"),
-    *("transformers: with a classifier", "transformers: with both heads of pre-training"),
-    *("ElectraTokenizerFast in config.json", "vocab.txt with CRLF", "sentence-transformers: mean"),
-    *("sentence-transformers 2: max_seq_length", "sentence-transformers 2: 0_Transformer"),
-    *("Dense in pytorch_model.bin", "saved here, then by sentence-transformers: pooler"),
-    "saved here, then by sentence-transformers: avg-static-last",
-}
-"""Kinds that differ from another one in their files only: what is saved here of them is saved of the other one, too."""
-assert KINDS.keys() > OTHER_FILES
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.filterwarnings("ignore")
-def test_vectors_equal_sentence_transformers(kind: str, tmp_path: Path, record_property: Callable[..., None]) -> None:
-    folder = tmp_path / "folder"
-    KINDS[kind](folder)
-    theirs = SentenceTransformer(str(folder), device="cpu", model_kwargs={"dtype": torch.float32})
-    mine = Encoder.load(folder, precision="fp32")
-    expected = theirs.encode(TEXTS)
-    actual = mine.encode(TEXTS)
-    assert actual.shape == expected.shape
-    difference = float(np.abs(actual - expected).max())
-    record_property("greatest difference", difference)
-    assert difference <= 1e-5
-    assert mine.max_length == theirs.max_seq_length
-    assert mine.get_sentence_embedding_dimension() == theirs.get_embedding_dimension()
-    if kind in OTHER_FILES:
-        return
-    # what is saved here of it gives the same vectors there
-    mine.save(tmp_path / "saved")
-    again = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
-    np.testing.assert_allclose(again.encode(TEXTS), expected, atol=1e-5)
-
-
-def relative(folder: Path) -> None:
-    plain(folder)
-    edit(folder / "config.json", position_embedding_type="relative_key")
-
-
-def of_another_size(folder: Path, **changes: Any) -> None:
-    plain(folder)
-    edit(folder / "config.json", **changes)
-
-
-def no_vocabulary(folder: Path) -> None:
-    plain(folder)
-    (folder / "tokenizer.json").unlink()
-
-
-def without_template(folder: Path) -> None:
-    plain(folder)
-    backend = transformers.AutoTokenizer.from_pretrained(folder).backend_tokenizer
-    backend.post_processor = processors.TemplateProcessing("$A", special_tokens=[])
-    transformers.PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]").save_pretrained(folder)
-    edit(folder / "tokenizer_config.json", cls_token="[CLS]", sep_token="[SEP]")
-
-
-def slow_for_long_words(folder: Path) -> None:
-    cased(folder, "tokenizer_config.json", "PreTrainedTokenizerFast")
-    content = json.loads((folder / "tokenizer.json").read_text())
-    content["model"]["max_input_chars_per_word"] = 100_000
-    (folder / "tokenizer.json").write_text(json.dumps(content))
-
-
 def with_module(folder: Path, kind: str) -> None:
     library(folder)
     rows = json.loads((folder / "modules.json").read_text())
@@ -374,56 +197,121 @@ def with_module(folder: Path, kind: str) -> None:
     (folder / "modules.json").write_text(json.dumps(rows))
 
 
-def sentence_bert(folder: Path, **changes: Any) -> None:
-    names_of_version_2(folder)
-    edit(folder / "sentence_bert_config.json", **changes)
+def saved_again(folder: Path, pooler: str) -> None:
+    """A folder that this project saved with all settings, and sentence-transformers saved again."""
+    prompts = {"prompts": {"q": "the: "}, "default_prompt_name": "q"}
+    library(folder.with_name("their"), dense(), models.Normalize(), truncate_dim=12, **prompts)
+    encoder = Encoder.load(folder.with_name("their"), pooler=pooler)
+    encoder.max_seq_length = 20
+    encoder.save(folder.with_name("ours"))
+    again = SentenceTransformer(str(folder.with_name("ours")), device="cpu")
+    again.save(str(folder), create_model_card=False)
+    if pooler.startswith("avg"):
+        edit(folder / "config.json", output_hidden_states=True)
 
 
-REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "RoBERTa": (lambda folder: of_another_size(folder, model_type="roberta"), "model_type is 'roberta'"),
-    "relative positions": (relative, "position_embedding_type is 'relative_key'"),
-    "ReLU": (lambda folder: of_another_size(folder, hidden_act="relu"), "hidden_act is 'relu'"),
-    "weights of fewer layers": (lambda folder: of_another_size(folder, num_hidden_layers=4), "missing encoder.layer.3"),
-    "weights of more layers": (lambda folder: of_another_size(folder, num_hidden_layers=2), "unknown encoder.layer.2"),
-    "more pieces than rows": (
-        lambda folder: with_vocabulary(folder, "\n".join(map(str, [*PIECES, *range(9)])) + "\n"),
-        f"the vocabulary has {ROWS + 1} pieces but the weights embed only {ROWS}",
-    ),
-    "no vocabulary": (no_vocabulary, "no vocabulary"),
-    "without [CLS] and [SEP]": (without_template, "adds other tokens than"),
-    "truncates on the left": (lambda folder: rules(folder, truncation_side="left"), "truncates on the left"),
-    "long words": (slow_for_long_words, "max_input_chars_per_word is 100,000"),
-    "adapter": (lambda folder: edit(plain(folder) / "adapter_config.json", peft_type="LORA"), "an adapter over other"),
-    "last token": (lambda folder: library(folder, pooling="lasttoken"), "pooling mode lasttoken"),
-    "two pooling modes": (lambda folder: library(folder, pooling=("cls", "mean")), "pooling mode cls \\+ mean"),
-    "weights of layers": (lambda folder: layers(folder, (1.0, 3.0)), "none of avg-first-last"),
-    "CNN": (lambda folder: with_module(folder, "CNN"), "the module CNN is not supported"),
-    "Dense over tokens": (
-        lambda folder: library(folder, dense(folder, module_input_name="token_embeddings")),
-        "reads token_embeddings",
-    ),
-    "sparse vectors": (
-        lambda folder: edit(library(folder) / "config_sentence_transformers.json", model_type="SparseEncoder"),
-        "a SparseEncoder",
-    ),
-    "unknown default prompt": (
-        lambda folder: edit(library(folder) / "config_sentence_transformers.json", default_prompt_name="q"),
-        "the default prompt 'q'",
-    ),
-    "another output": (lambda folder: sentence_bert(folder, transformer_task="fill-mask"), "output is other"),
-    "arguments of the tokenizer": (
-        lambda folder: sentence_bert(folder, tokenizer_args={"never_split": ["the"]}),
-        "tokenizer_args sets never_split",
-    ),
+# the name of a kind, what makes it, and its arguments besides the folder
+Kind = tuple[str, Callable[..., Any], dict[str, Any]]
+KINDS: list[Kind] = [
+    ("transformers", plain, {}),
+    ("pytorch_model.bin", changed_weights, {"change": dict, "pickled": True}),
+    ("safetensors in shards", sharded, {}),
+    ("fp16", changed_weights, {"change": lambda tensors: {name: x.half() for name, x in tensors.items()}}),
+    ("prefix bert., gamma and beta", changed_weights, {"change": old_names}),
+    ("heads of pre-training", plain, {"kind": transformers.BertForPreTraining}),
+    ("no pooling layer", plain, {"add_pooling_layer": False}),
+    ("do_lower_case beside tokenizer.json", changed, {"name": "tokenizer_config.json", "do_lower_case": False}),
+    ("model_max_length", changed, {"name": "tokenizer_config.json", "model_max_length": 16}),
+    ("vocab.txt, cased", with_vocabulary, {"pieces": PIECES, "do_lower_case": False}),
+    ("unigrams with <s> and </s>", unigram, {}),
+    ("added tokens", added_tokens, {}),
+    ("sentence-transformers, cls", library, {"pooling": "cls"}),
+    ("sentence-transformers, max", library, {"pooling": "max"}),
+    ("sentence-transformers 2", version_2, {}),
+    ("0_Transformer", old_layout, {}),
+    ("do_lower_case in sentence_bert_config.json", lowercased, {}),
+    ("default prompt", library, {"prompts": {"query": "The cat: "}, "default_prompt_name": "query"}),
+    ("pickled Dense", pickled_dense, {}),
+    ("weights of the last two layers", layers, {"weights": (1.0, 1.0)}),
+    ("saved here, then there: pooler", saved_again, {"pooler": "pooler"}),
+    ("saved here, then there: avg-static-last", saved_again, {"pooler": "avg-static-last"}),
+]
+LATER: dict[str, Callable[[], list[Any]]] = {
+    "Normalize": lambda: [models.Normalize()],
+    "Dropout": lambda: [models.Dropout(0.5), dense(bias=False, activation_function=None)],
+    "residual Dense": lambda: [dense(use_residual=True)],
+    "LayerNorm": lambda: [dense(32), models.LayerNorm(32), dense(activation_function=torch.nn.GELU())],
 }
 
 
-@pytest.mark.parametrize("kind", REFUSED)
+def assert_equal_vectors(folder: Path) -> None:
+    theirs = SentenceTransformer(str(folder), device="cpu", model_kwargs={"dtype": torch.float32})
+    mine = Encoder.load(folder, precision="fp32")
+    expected = theirs.encode(TEXTS)
+    np.testing.assert_allclose(mine.encode(TEXTS), expected, atol=1e-5, rtol=0)
+    assert mine.max_length == theirs.max_seq_length
+    assert mine.get_sentence_embedding_dimension() == theirs.get_embedding_dimension()
+    # what is saved here of it gives the same vectors there
+    mine.save(folder.with_name("saved"))
+    again = SentenceTransformer(str(folder.with_name("saved")), device="cpu")
+    np.testing.assert_allclose(again.encode(TEXTS), expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind[0])
 @pytest.mark.filterwarnings("ignore")
-def test_other_folders_are_refused(kind: str, tmp_path: Path) -> None:
-    make, why = REFUSED[kind]
+def test_vectors_equal_sentence_transformers(kind: Kind, tmp_path: Path) -> None:
+    _, make, options = kind
+    make(tmp_path / "folder", **options)
+    assert_equal_vectors(tmp_path / "folder")
+
+
+@pytest.mark.parametrize("later", LATER)
+@pytest.mark.filterwarnings("ignore")
+def test_layers_equal_sentence_transformers(later: str, tmp_path: Path) -> None:
+    library(tmp_path / "folder", *LATER[later](), truncate_dim=10)
+    assert_equal_vectors(tmp_path / "folder")
+
+
+def sentence_transformers_setting(folder: Path, name: str, **changes: Any) -> None:
+    library(folder)
+    edit(folder / name, **changes)
+
+
+MANY = [*PIECES, *map(str, range(9))]
+REFUSED: list[Kind] = [
+    ("model_type is 'roberta'", changed, {"name": "config.json", "model_type": "roberta"}),
+    ("position_embedding_type is", changed, {"name": "config.json", "position_embedding_type": "relative_key"}),
+    ("missing encoder.layer.3", changed, {"name": "config.json", "num_hidden_layers": 4}),
+    ("unknown encoder.layer.2", changed, {"name": "config.json", "num_hidden_layers": 2}),
+    ("missing pooler.dense.bias", changed_weights, {"change": without_bias}),
+    ("transformers cannot open it", changed_weights, {"change": lambda _: {"x": Harmful()}, "pickled": True}),
+    ("an adapter over other", changed, {"name": "adapter_config.json", "peft_type": "LORA"}),
+    (f"vocabulary has {ROWS + 1} pieces but the weights embed only {ROWS}", with_vocabulary, {"pieces": MANY}),
+    ("has no vocabulary", with_vocabulary, {"pieces": []}),
+    ("adds other tokens than", without_template, {}),
+    ("truncates on the left", changed, {"name": "tokenizer_config.json", "truncation_side": "left"}),
+    ("pooling mode lasttoken", library, {"pooling": "lasttoken"}),
+    ("pooling mode cls \\+ mean", library, {"pooling": ("cls", "mean")}),
+    ("none of avg-first-last", layers, {"weights": (1.0, 3.0)}),
+    ("modules Transformer, Pooling, CNN are not supported", with_module, {"kind": "CNN"}),
+    (
+        "model_type is 'SparseEncoder'",
+        sentence_transformers_setting,
+        {"name": "config_sentence_transformers.json", "model_type": "SparseEncoder"},
+    ),
+    ("transformer_task is 'fill-mask'", version_2, {"transformer_task": "fill-mask"}),
+    ("tokenizer_args sets never_split", version_2, {"tokenizer_args": {"never_split": ["the"]}}),
+]
+
+
+@pytest.mark.parametrize("kind", REFUSED, ids=lambda kind: kind[0])
+@pytest.mark.filterwarnings("ignore")
+def test_other_folders_are_refused(kind: Kind, tmp_path: Path) -> None:
+    why, make, options = kind
     folder = tmp_path / "folder"
-    make(folder)
+    Harmful.path = str(tmp_path / "created")
+    make(folder, **options)
     with pytest.raises(UserError, match=f"^{folder}: .*{why}") as caught:
         Encoder.load(folder)
     assert "\n" not in str(caught.value)
+    assert not (tmp_path / "created").exists()

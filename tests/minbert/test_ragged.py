@@ -29,29 +29,23 @@ def test_padded_round_trip(batch: tuple[Tensor, Tensor]) -> None:
     ids, mask = batch
     ragged = Ragged.from_padded(ids, mask)
     assert torch.equal(ragged.to_padded(ragged.ids, ids.shape[1]), ids * mask)
-    assert torch.equal(
-        ragged.to_padded(ragged.ids.float()[:, None] * torch.ones(3), ids.shape[1])[..., 2], (ids * mask).float()
-    )
+    vectors = ragged.ids.float()[:, None] * torch.ones(3)  # [T, 3]
+    assert torch.equal(ragged.to_padded(vectors, ids.shape[1])[..., 2], (ids * mask).float())
 
 
 @given(rows_of_ids)
 def test_lists_equal_their_padded_form(rows: list[list[int]]) -> None:
     width = max(map(len, rows))
     ids = torch.tensor([row + [0] * (width - len(row)) for row in rows])
-    ours, padded = Ragged.from_lists(rows), Ragged.from_padded(ids, (ids > 0).long())
-    assert ours.lengths == padded.lengths
-    assert all(torch.equal(getattr(ours, name), getattr(padded, name)) for name in ("ids", "positions", "types"))
-    assert torch.equal(ours.to_padded(ours.ids, ids.shape[1]), ids)
-
-
-@given(rows_of_ids)
-def test_boundaries(rows: list[list[int]]) -> None:
     ragged = Ragged.from_lists(rows)
+    padded = Ragged.from_padded(ids, (ids > 0).long())
+    assert ragged.lengths == padded.lengths
+    for name in ("ids", "positions", "types"):
+        assert torch.equal(getattr(ragged, name), getattr(padded, name))
+    # where sentences begin and end
     assert ragged.ids[ragged.starts].tolist() == [row[0] for row in rows]
-    assert ragged.cu_seqlens.dtype == torch.int32
     assert ragged.cu_seqlens.tolist() == [sum(map(len, rows[:i])) for i in range(len(rows) + 1)]
     assert [length for n, length in ragged.groups for _ in range(n)] == list(ragged.lengths)
-    assert all(a[1] != b[1] for a, b in zip(ragged.groups, ragged.groups[1:], strict=False))
 
 
 @given(rows_of_ids)
@@ -61,7 +55,6 @@ def test_by_length_sorts_stably(rows: list[list[int]]) -> None:
     if ragged.by_length is None:
         assert wanted == list(range(len(rows)))
         return
-    assert wanted != list(range(len(rows)))
     ordered, tokens, sentences = ragged.by_length
     assert sentences.tolist() == wanted
     assert [part.tolist() for part in ordered.ids.split(ordered.lengths)] == [rows[i] for i in wanted]
@@ -71,15 +64,9 @@ def test_by_length_sorts_stably(rows: list[list[int]]) -> None:
     assert ordered.by_length is None
 
 
-def test_wrong_shapes_are_named() -> None:
+def test_empty_sentence_is_refused() -> None:
     for rows in ([], [[1], []]):
-        with pytest.raises(UserError, match="at least one sentence, and every sentence at least one token"):
+        with pytest.raises(UserError, match="every sentence at least one token"):
             Ragged.from_lists(rows)
-    with pytest.raises(UserError, match="as long as the lists of ids"):
-        Ragged.from_lists([[1, 2], [3]], [[0], [0, 0]])
-    with pytest.raises(UserError, match=r"\[B, L\], not \[3\]"):
-        Ragged.from_padded(torch.ones(3, dtype=torch.long))
-    with pytest.raises(UserError, match=r"input_ids \[2, 3\], not \[2, 4\]"):
-        Ragged.from_padded(torch.ones(2, 3, dtype=torch.long), torch.ones(2, 4))
-    with pytest.raises(UserError, match="without a single 1"):
+    with pytest.raises(UserError, match="every sentence at least one token"):
         Ragged.from_padded(torch.ones(2, 2, dtype=torch.long), torch.tensor([[1, 1], [0, 0]]))

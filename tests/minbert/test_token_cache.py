@@ -60,7 +60,8 @@ CONTENTS = [[*ROWS, FACTS], [SKIPPED[0], *ROWS[:2], SKIPPED[1], ROWS[2]], [], [S
 
 @pytest.mark.parametrize("content", CONTENTS)
 def test_what_goes_in_comes_out(source: Path, tokenizer: Tokenizer, content: list[Any]) -> None:
-    rows, skipped = ([item for item in content if isinstance(item, kind)] for kind in (Row, Issue))
+    rows = [item for item in content if isinstance(item, Row)]
+    skipped = [item for item in content if isinstance(item, Issue)]
     for _ in ("built", "opened"):
         cache = load(source, content, "pairs", tokenizer)
         check(cache, rows, tokenizer)
@@ -76,7 +77,7 @@ def test_what_goes_in_comes_out(source: Path, tokenizer: Tokenizer, content: lis
         assert entry["skipped"] == [{"line": item.line, "why": item.reason} for item in skipped]
 
 
-def test_a_moved_file_is_a_hit(source: Path, tokenizer: Tokenizer) -> None:
+def test_moved_file_is_a_hit(source: Path, tokenizer: Tokenizer) -> None:
     calls: list[str] = []
     load(source, reading(*ROWS, calls=calls), "pairs", tokenizer)
     moved = source.rename(source.with_name("other.csv"))
@@ -104,7 +105,7 @@ def test_vocabulary_and_reader_change_the_key(
     check(first, ROWS, tokenizer)
 
 
-def test_a_failing_reader_leaves_nothing(source: Path, tokenizer: Tokenizer) -> None:
+def test_failing_reader_leaves_nothing(source: Path, tokenizer: Tokenizer) -> None:
     def broken() -> Iterator[Row]:
         yield ROWS[0]
         raise UserError("line 3: label: not a number")

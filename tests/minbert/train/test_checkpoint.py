@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from minbert import AdamW, UserError
+from minbert import UserError
 from minbert.train import checkpoint
 from minbert.train.run import RunFolder
 from tests.toy import MANIFEST
@@ -27,13 +27,11 @@ def flip(content: bytes) -> bytes:
     return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
 
 
-DAMAGES: list[tuple[str, Callable[[bytes], bytes]]] = [
-    ("state.json", flip),
-    ("model.safetensors", flip),
-    ("optimizer.safetensors", flip),
-    ("model.safetensors", lambda content: content[:-3]),
-    ("state.json", lambda content: b""),
-]
+def cut(content: bytes) -> bytes:
+    return content[:-3]
+
+
+DAMAGES = [("state.json", flip), ("state.json", cut), ("model.safetensors", flip), ("optimizer.safetensors", cut)]
 
 
 @pytest.fixture
@@ -64,13 +62,6 @@ def test_no_whole_checkpoint_is_an_error(stopped: RunFolder) -> None:
     with pytest.raises(UserError, match=r"step-00000004/model\.safetensors is damaged; no checkpoint is whole"):
         stopped.start_session(MANIFEST)
     assert checkpoint.steps(stopped.checkpoints) == [4, 9]
-
-
-def test_removed_folder_does_not_come_back(toy: Any, tmp_path: Path) -> None:
-    model = toy.model()
-    with pytest.raises(FileNotFoundError, match="checkpoints"):
-        checkpoint.save(tmp_path / "run" / "checkpoints", 1, model, AdamW(model.parameters()), {})
-    assert not (tmp_path / "run").exists()
 
 
 def test_unsyncable_folder_stops_nothing(toy: Any, run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
