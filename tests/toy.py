@@ -16,31 +16,33 @@ from minbert.train.run import RunFolder
 from minbert.train.settings import RunSettings, TrainingSettings
 
 MANIFEST: dict[str, Any] = {"settings": {}, "command": "toy", "environment": {"started": "now"}}
-RUN_SETTINGS = [setting.name for setting in fields(RunSettings)]
 
 
 class Toy:
-    """Three epochs of four steps of a linear regression, in milliseconds."""
+    """Three epochs of four steps of a linear regression with five inputs."""
 
-    inputs, targets = torch.linspace(-2, 2, 60).sin().view(12, 5), torch.linspace(1, 3, 12).cos()
+    inputs = torch.linspace(-2, 2, 60).sin().view(12, 5)
+    targets = torch.linspace(1, 3, 12).cos()
 
     class Objective:
-        """Notes what it was asked for. `scalars` takes the place of those logged, and `after` is called, at a step."""
+        """Records its steps in `asked`. At a step, `scalars` replaces logged ones, and `after` is called at its end."""
 
         def __init__(self, scalars: Mapping[int, Any] | None = None, after: Mapping[int, Any] | None = None) -> None:
             self.asked: list[tuple[int, int, list[int], bool]] = []
-            self.scalars, self.after = scalars or {}, after or {}
+            self.scalars = scalars or {}
+            self.after = after or {}
             self.optimizer: AdamW | None = None
 
         def backward(self, model: nn.Module, batch: PlannedBatch, context: loop.StepContext) -> dict[str, Tensor]:
             self.asked.append((context.step, batch.epoch, batch.rows.tolist(), model.training))
             loss = Toy.loss(model, batch.rows)
             context.scaled(loss).backward()
-            self.after.get(context.step, lambda *_: None)(model, self.optimizer)
-            scalars = self.scalars.get(context.step, {})
-            return {"loss": loss.detach()} | {
-                name: torch.tensor(value, dtype=torch.float64) for name, value in scalars.items()
-            }
+            if context.step in self.after:
+                self.after[context.step](model, self.optimizer)
+            logged = {"loss": loss.detach()}
+            for name, value in self.scalars.get(context.step, {}).items():
+                logged[name] = torch.tensor(value, dtype=torch.float64)
+            return logged
 
     @staticmethod
     def model() -> nn.Linear:
@@ -76,21 +78,33 @@ class Toy:
         """
         if resume:
             run.start_session(MANIFEST)
-        model, left, seen = cls.model(), list(scores), []
+        model = cls.model()
+        optimizer = AdamW(model.parameters(), lr=0.1)
+        objective = objective or cls.Objective()
+        objective.optimizer = optimizer
+        remaining = list(scores)
+        evaluated = []
 
         def evaluate() -> tuple[float | None, dict[str, Any]]:
             assert not model.training
-            seen.append(model.weight.detach().clone())
+            evaluated.append(model.weight.detach().clone())
             # by default the number of updates, which is the same in a run that is resumed
-            score = left.pop(0) if left else float(optimizer.state[model.weight].get("step", 0))
+            score = remaining.pop(0) if remaining else float(optimizer.state[model.weight].get("step", 0))
             return (score() if callable(score) else score), {"toy": 0.5}
 
-        care = {name: settings.pop(name) for name in RUN_SETTINGS if name in settings}
-        training = TrainingSettings(**{"lr": 0.1, "clip": 0} | settings)
-        optimizer, objective = AdamW(model.parameters(), lr=0.1), objective or cls.Objective()
-        objective.optimizer = optimizer
-        plan = Plan([4] * epochs, lambda epoch: [("toy", np.arange(3) + 3 * step) for step in range(4)])
-        more: dict[str, Any] = {"device": torch.device("cpu"), "precision": precision, "baseline": baseline}
-        keep = RunSettings(**{"log_every": 100} | care)
-        state = loop.fit(model, optimizer, objective, plan, run, training, keep, evaluate, **more)
-        return model, state, seen
+        names = {setting.name for setting in fields(RunSettings)}
+        run_settings = {name: settings.pop(name) for name in names & settings.keys()}
+        state = loop.fit(
+            model,
+            optimizer,
+            objective,
+            Plan([4] * epochs, lambda epoch: [("toy", np.arange(3) + 3 * step) for step in range(4)]),
+            run,
+            TrainingSettings(**{"lr": 0.1, "clip": 0} | settings),
+            RunSettings(**{"log_every": 100} | run_settings),
+            evaluate,
+            device=torch.device("cpu"),
+            precision=precision,
+            baseline=baseline,
+        )
+        return model, state, evaluated

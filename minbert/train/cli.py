@@ -153,7 +153,8 @@ def catch_signals(handler: Callable[[int, FrameType | None], None] = _interrupt)
 class StopRequest:
     """The signal by which a training loop was asked to stop, which it does after the current step.
 
-    `number` is that of the first signal, 0 without one. A second signal ends the process at once.
+    `number` is that of the first signal, 0 without one. A second signal ends the process at once. Inside
+    `catch_signals(request.handle)` signals do not raise, but are recorded here.
     """
 
     def __init__(self) -> None:
@@ -192,14 +193,6 @@ class StopRequest:
             raise Interrupted("stopped", self.number)
 
 
-@contextmanager
-def stop_on_signal() -> Iterator[StopRequest]:
-    """Inside this context signals do not raise, but are recorded in the `StopRequest`."""
-    request = StopRequest()
-    with catch_signals(request.handle):
-        yield request
-
-
 def resume_command() -> str:
     """The command that resumes the run of this process, with its environment variables and its launcher."""
     # with the interpreter, and `-m` if there was one, as they were typed
@@ -225,33 +218,25 @@ def run(main: Callable[[], None]) -> NoReturn:
 
     Every code but 0 comes with one sentence.
     """
+    code = 0
     try:
-        try:
-            with catch_signals():
-                code = _exit_code(main)
-        finally:
+        with catch_signals():
+            main()
             sys.stdout.flush()
     except BrokenPipeError:  # the reader of the output has left, as in `... | head`
         _discard(sys.stdout)
-        code = 0
-    raise SystemExit(code)
-
-
-def _exit_code(main: Callable[[], None]) -> int:
-    try:
-        main()
     except UserError as error:
         say(f"error: {error}", sys.stderr)
-        return 2
+        code = 2
     except OSError as error:
-        if isinstance(error, BrokenPipeError) or (error.filename is None and error.errno not in _DISK_ERRORS):
+        if error.filename is None and error.errno not in _DISK_ERRORS:
             raise
         say(f"error: {error.filename or 'a file of this run'}: {error.strerror}", sys.stderr)
-        return 2
+        code = 2
     except Interrupted as stop:
         # every process of torchrun gets here
         if os.environ.get("RANK", "0") == "0":
             hint = f"; resume with: {resume_command()}" if resumable else ""
             say(f"{stop}{hint}", sys.stderr)
-        return 128 + stop.number
-    return 0
+        code = 128 + stop.number
+    raise SystemExit(code)

@@ -20,7 +20,7 @@ from minbert.optimizer import AdamW, lr_factor
 from minbert.precision import autocast, loss_scaler
 from minbert.seeds import torch_seed
 from minbert.train import checkpoint, distributed
-from minbert.train.cli import Interrupted, StopRequest, stop_on_signal
+from minbert.train.cli import Interrupted, StopRequest, catch_signals
 from minbert.train.plan import Plan, PlannedBatch
 from minbert.train.progress import Progress
 from minbert.train.run import RunFolder
@@ -156,7 +156,8 @@ def fit(
 
     pending: list[LoggedStep] = []  # steps whose scalars have not been read from the device
     progress = Progress(plan, state.step, tasks, keeps_best=training.keep == BEST)
-    with stop_on_signal() as stop, closing(progress):
+    stop = StopRequest()
+    with catch_signals(stop.handle), closing(progress):
         model.train()
         while not state.finished:
             # once in a while: evaluate the step that was just saved. This comes first, so that a run that is stopped or

@@ -140,7 +140,10 @@ class RunFolder:
         `inputs` is what the run reads; with its hashes the identity is complete.
         """
         if not self._manifest.exists():
-            if any(self._foreign_files()):
+            # a run that was killed before it wrote its manifest leaves nothing else
+            remains = (self._lock_file, self.checkpoints)
+            entries = [*self.path.glob("*"), *self.checkpoints.glob("*")]
+            if any(path not in remains and not TEMPORARY.fullmatch(path.name) for path in entries):
                 raise UserError(f"--run-dir {self.path}: is not empty and holds no run; choose another folder")
             return
         if not self._resume:
@@ -166,14 +169,6 @@ class RunFolder:
                 changed.append(f"{name} (was {earlier[name]!r}, and is no setting of this version)")
         if changed:
             raise UserError(f"--resume: {self.path} was started with other settings or data: {', '.join(changed)}")
-
-    def _foreign_files(self) -> Iterator[Path]:
-        """Files other than the lock and the remains of a run that was killed before it wrote its manifest."""
-        for folder in (self.path, self.checkpoints):
-            if folder.is_dir():
-                for path in folder.iterdir():
-                    if path not in (self._lock_file, self.checkpoints) and not TEMPORARY.fullmatch(path.name):
-                        yield path
 
     def start_session(self, manifest: dict[str, Any]) -> list[str]:
         """Write the manifest, or add a session to that of a resumed run, and find its newest whole checkpoint.
@@ -320,9 +315,13 @@ def hardware(device: torch.device) -> dict[str, Any]:
     processor = _cpu_name()
     if device.type == "cuda":
         processor = torch.cuda.get_device_name(device)
+    # those that oneDNN may use, on which the bits of bfloat16 products depend
+    instructions = torch.backends.cpu.get_cpu_capability()
+    if cpu_has("amx_tile"):
+        instructions = "AMX"
     return {
         "processor": processor,
-        "instructions": _instructions(),
+        "instructions": os.environ.get("ONEDNN_MAX_CPU_ISA") or instructions,
         "threads": torch.get_num_threads(),
     }
 
@@ -334,15 +333,6 @@ def _commit() -> str | None:
         return None
     words = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     return subprocess.run(words, capture_output=True, text=True).stdout.strip() or None
-
-
-def _instructions() -> str:
-    """The instructions of the CPU that oneDNN may use, which the bits of bfloat16 products depend on."""
-    if limit := os.environ.get("ONEDNN_MAX_CPU_ISA"):
-        return limit
-    if cpu_has("amx_tile"):
-        return "AMX"
-    return torch.backends.cpu.get_cpu_capability()
 
 
 def _cpu_name() -> str:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Generic, Literal, NoReturn, Self, TypeVar, get
 
 from transformers import HfArgumentParser
 
-from minbert.errors import UserError, short_repr, suggestion
+from minbert.errors import UserError, one_of, suggestion
 from minbert.files import expand_user, read_toml, require_file
 from minbert.pooling import NAMES as POOLERS
 from minbert.train import cli
@@ -349,7 +349,11 @@ def parse(
     table = read_toml(file) if file else {}
     preset_of_file = table.pop("preset", default)
     preset = chosen.preset or preset_of_file
-    parser.set_defaults(**_table_values(parser, _preset_of(preset, presets, program).values, ""))
+    for command, names in presets.items():
+        if preset in names and preset not in presets[program]:
+            raise UserError(f"--preset {preset}: belongs to another command: python {command} --preset {preset}")
+    preset = one_of(preset, presets[program], "--preset")
+    parser.set_defaults(**_table_values(parser, presets[program][preset].values, ""))
     from_file = _table_values(parser, table, f"{file}: ")
     parser.set_defaults(**from_file, preset=preset)
     namespace, typed = parser.values(arguments)
@@ -360,17 +364,6 @@ def parse(
     overrides = {name: flat[name] for name in [*from_file, *typed] if name in flat}
     settings.check_overrides(overrides)
     return Parsed(settings, preset, overrides, program, shlex.join([*parser.prog.split(), *arguments]))
-
-
-def _preset_of(name: str, presets: Presets, program: str) -> Preset:
-    """The preset of a command. Raises `UserError`, naming the command that it belongs to if there is one."""
-    by_name = presets[program]
-    if name in by_name:
-        return by_name[name]
-    for command, names in presets.items():
-        if name in names:
-            raise UserError(f"--preset {name}: belongs to another command: python {command} --preset {name}")
-    raise UserError(f"--preset: {short_repr(name)} is not one of {', '.join(by_name)}{suggestion(name, by_name)}")
 
 
 def _table_values(parser: _Parser, table: Mapping[str, Any], label: str) -> dict[str, Any]:

@@ -237,15 +237,12 @@ def load_encoder(source: str, flag: str, dropout: float | None) -> tuple[BertMod
 
 
 def resolve_max_length(requested: int, config: BertConfig) -> int:
-    """The longest input in tokens; 0 stands for the encoder's number of positions.
-
-    Raises `UserError` above that number, and for 1 to 7.
-    """
-    if requested > config.max_position_embeddings:
-        raise UserError(f"--max-length {requested}: the encoder has only {config.max_position_embeddings} positions")
-    if 0 < requested < 8:
-        raise UserError(f"--max-length {requested}: less than 8 leaves no room for a pair")
-    return requested or config.max_position_embeddings
+    """The longest input in tokens; 0 stands for the encoder's number of positions. Raises `UserError`."""
+    positions = config.max_position_embeddings
+    # less than 8 tokens leave no room for a pair
+    if requested and not 8 <= requested <= positions:
+        raise UserError(f"--max-length {requested}: must be from 8 to the encoder's {positions} positions")
+    return requested or positions
 
 
 def shortened(full: Plan, settings: TrainingSettings) -> Plan:

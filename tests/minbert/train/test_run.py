@@ -116,7 +116,7 @@ def test_sessions_record_steps_and_changes(toy: Any, tmp_path: Path, monkeypatch
         if len(changes) == 1:
             with pytest.raises(UserError):
                 toy.fit(run, objective=toy.Objective(scalars={9: {"loss": float("nan")}}))
-    assert changes == [[], [], ["instructions AVX2 (was AVX512_CORE_BF16)"]]
+    assert changes == [[], [], ["instructions AVX2 (was AVX512_CORE_BF16)"]], "the bits may differ then"
     manifest = json.loads((run.path / "manifest.json").read_text())
     assert manifest["command"] == "AVX512_CORE_BF16"
     assert [(session["from_step"], session["to_step"]) for session in manifest["sessions"]] == [(0, 8), (8, 8), (8, 8)]

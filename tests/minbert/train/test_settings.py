@@ -83,12 +83,9 @@ def test_flags_override_file_and_preset(presets: Path, tmp_path: Path) -> None:
     assert parsed.preset == "slow" and not parsed.settings.run.resume
     assert parsed.overrides == {"epochs": 2, "batch_size": 8, "resume": False}
     assert parsed.command == f"python command.py --config {config} --epochs 2 --resume false"
+    slower = parse_words(presets, "--preset", "slower").settings.training
+    assert (slower.epochs, slower.lr) == (3, 1e-7), "what a preset does not set is its base's"
     assert parse_words(presets, "--config", config, "--preset", "slower").settings.training.lr == 1e-7
-
-
-def test_preset_inherits_from_its_base(presets: Path) -> None:
-    training = parse_words(presets, "--preset", "slower").settings.training
-    assert (training.epochs, training.lr) == (3, 1e-7)
 
 
 def test_both_spellings_and_aliases_work(presets: Path) -> None:
@@ -103,14 +100,11 @@ def test_both_spellings_and_aliases_work(presets: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--no-such 1", "--no-such: no such flag"),
         ("--epoch 3", "--epoch: no such flag; did you mean '--epochs'"),  # no abbreviations
-        ("--learning_rate 1e-5", "--learning_rate: no such flag; did you mean '--lr'"),
-        ("--num_train_epochs=3", "--num_train_epochs=3: no such flag; did you mean '--epochs'"),
+        ("--learning_rate=1e-5", "--learning_rate=1e-5: no such flag; did you mean '--lr'"),
         ("--lr fast", "--lr.*fast"),
         ("--epochs 0", "--epochs 0: must be from 1 to 10000"),
         ("--max-length -1", "--max-length -1: must be at least 0"),
-        ("--encoder-dropout 1", "--encoder-dropout 1.0: must be from 0 to 0.99"),
         ("--patience 2 --average 0.5", "--average and --patience"),
         ("--precision fp8", "--precision.*'fp8'"),
         ("--preset slo", "--preset: 'slo' is not one of plain, slow, slower; did you mean 'slow'"),
@@ -125,22 +119,14 @@ def test_mistake_names_the_flag(presets: Path, words: str, message: str) -> None
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [
-        ("lr = 'fast'", "--lr"),
-        ("[training]\nlr = 1", "--training"),
-        ("learning = 1", "--learning"),
-        ("lr = ", "not a TOML file"),
-        ("preset = 'other'", None),
-    ],
+    [("lr = 'fast'", "--lr"), ("[training]\nlr = 1", "--training"), ("lr = ", "not a TOML file")],
 )
-def test_mistake_names_the_file(presets: Path, tmp_path: Path, text: str, message: str | None) -> None:
+def test_mistake_names_the_file(presets: Path, tmp_path: Path, text: str, message: str) -> None:
     config = tmp_path / "run.toml"
     config.write_text(text)
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError, match=f"^{config}: .*{message}") as caught:
         parse_words(presets, "--config", config)
     assert "\n" not in str(caught.value)
-    if message:
-        assert str(caught.value).startswith(f"{config}: ") and message in str(caught.value)
 
 
 def test_paths_do_not_identify_a_run() -> None:
