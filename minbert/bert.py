@@ -72,6 +72,7 @@ class BertModel(nn.Module):
         """
         with weights.shapes_only():
             model = cls(config)
+        # many checkpoints have none, as masked language models need none
         if not weights.has_pooling_layer(folder):
             model.pooler_dense = None
         state = weights.read(folder, model)

@@ -264,23 +264,17 @@ def key_hash(key: Iterable[object]) -> str:
 
 @contextmanager
 def cache_entry(path: Path) -> Iterator[None]:
-    """Hold the lock of a file or folder of the cache while it is built; other processes wait.
-
-    Raises `UserError` if the cache cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(path.with_name(f".{path.name}.lock")):
-            yield
-    except OSError as error:
-        raise UserError(f"{path}: the cache cannot be written: {error.strerror or error}") from error
+    """Hold the lock of a file or folder of the cache while it is built; other processes wait."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_name(f".{path.name}.lock")):
+        yield
 
 
 def cached(subfolder: str, key: Iterable[object], build: Callable[[], Entry]) -> Entry:
     """The arrays and the JSON record that `build` returns for a key, from the cache if they are there.
 
     `subfolder` is in the cache. The arrays are memory maps of the entry's file. One process builds an entry that
-    is missing, damaged or of another key, while others wait. Raises `UserError` if the cache cannot be written.
+    is missing, damaged or of another key, while others wait. Raises `OSError` if the cache cannot be written.
     """
     name = key_hash(key)
     path = cache_folder() / subfolder / f"{name}.safetensors"

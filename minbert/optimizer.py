@@ -54,10 +54,6 @@ class AdamW(torch.optim.Optimizer):
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "correct_bias": correct_bias}
         super().__init__(params, defaults)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """For a copy."""
-        return super().__getstate__() | {"fused": self.fused}
-
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One update of every parameter that has a gradient."""

@@ -19,7 +19,7 @@ from minbert.files import cached, key_hash, sha256_of
 from minbert.tokenizer import Tokenizer
 
 _CHUNK = 4096  # rows that the tokenizer takes at once
-_VERSION = 7
+_VERSION = 7  # raised when an entry gets another form, so that older ones are built anew
 _END = "\0"  # after each string in the cache; readers refuse texts that hold it
 
 

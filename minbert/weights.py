@@ -228,6 +228,7 @@ def sha256(folder: Path) -> str:
     """Hex SHA-256 of a folder's `model.safetensors`, computed once unless the file changes."""
     path = folder / "model.safetensors"
     status = path.stat()
+    # the numbers tell a changed file from the one whose hash is cached
     return _sha256(path.resolve(), status.st_size, status.st_mtime_ns, status.st_ino)
 
 

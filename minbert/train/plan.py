@@ -51,6 +51,7 @@ class Plan:
     def at(self, step: int) -> PlannedBatch:
         """The batch of step `step` of 0..total-1."""
         epoch = self.epoch_of(step)
+        # built once an epoch: all its steps follow each other
         if epoch != self._epoch:
             self._batches = self._build_batches(epoch)
             self._epoch = epoch

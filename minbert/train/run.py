@@ -77,6 +77,7 @@ class RunFolder:
         created = [folder for folder in self._lock_file.parents if not folder.exists()]
         make_folder(self.path)
         try:
+            # "a+" neither requires the file nor truncates it: it may hold the name of the process that has the lock
             with open(self._lock_file, "a+", encoding="utf-8") as file:
                 self._acquire(file)
                 file.truncate(0)

@@ -336,6 +336,7 @@ def parse(
     `--a-b` and `--a_b` are equivalent. Raises `UserError`; prints and exits for `--help` and `--list-presets`.
     """
     parser = _Parser(kind, program, description)
+    # before all other flags, so that --help shows the values of the preset as defaults
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     first.add_argument("--preset")
     first.add_argument("--config")

@@ -373,8 +373,8 @@ class Tagged:
 def tag(texts: Sequence[str], wordnet: WordNet) -> Tagged:
     """The replaceable words of each text, from the cache if possible; otherwise computed and cached.
 
-    The cache key covers the texts, WordNet and the tagger. Raises `UserError` if NLTK cannot read its files, or if the
-    cache cannot be written.
+    The cache key covers the texts, WordNet and the tagger. Raises `UserError` if NLTK cannot read its files, and
+    `OSError` if the cache cannot be written.
     """
     digest = hashlib.sha256()
     for text in texts:

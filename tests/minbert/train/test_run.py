@@ -8,7 +8,6 @@ import fcntl
 import json
 import os
 import shutil
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -67,28 +66,6 @@ def test_removed_folder_stays_removed(toy: Any, tmp_path: Path, again: bool) -> 
         toy.fit(run, objective=toy.Objective(after={5: remove}), save_every=1)
     assert (tmp_path / "run").exists() == again
     assert checkpoint.steps(run.checkpoints) == []
-
-
-def test_folder_of_others_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("mine")
-    with (
-        pytest.raises(UserError, match="is not empty and holds no run"),
-        RunFolder.open(tmp_path, resume=True, identity={}),
-    ):
-        pass
-
-
-def test_program_is_compared_if_the_run_names_it(tmp_path: Path) -> None:
-    """A run of an earlier version does not."""
-    identity = {"lr": 0.1, "program": "pretrain_cbcl.py"}
-    for program, error in (({}, None), ({"program": "-m tasks.x"}, "holds a run of tasks.x, which")):
-        folder = tmp_path / str(error)
-        RunFolder(folder).start_session(MANIFEST | {"settings": {"lr": 0.1, **program}})
-        run = RunFolder(folder, resume=True)
-        with pytest.raises(UserError, match=error) if error else nullcontext():
-            run.check(identity)
-        with pytest.raises(UserError, match=error or r"other settings or data: --lr \(was 0.1, now 0.2\)$"):
-            run.check(identity | {"lr": 0.2})
 
 
 def test_repeated_rows_are_forgotten(toy: Any, run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
