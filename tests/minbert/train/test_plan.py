@@ -1,56 +1,31 @@
-"""Guards: the plans' laws: who is covered how often, in which turn, the same for the same (sizes, seed, epoch).
+"""Guards: subsets and parts of a plan keep its rows and their order. `tests/tasks/test_sampling.py` has mixtures.
 
 python -m pytest --import-mode=importlib tests/minbert/train/test_plan.py
 """
 
-from collections import Counter
-from itertools import chain
-
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minbert.train.plan import Plan, PlannedBatch, first_steps, over_rows, random_subset, shuffled
-from tasks.sampling import plan
+from minbert.train.plan import Plan, batch_count, batches, first_steps, over_rows, random_subset, shuffled
 
-SAMPLING = ["round-robin", "hybrid", "sequential", "proportional"]
-sizes_of_tasks = st.lists(st.integers(1, 60), min_size=1, max_size=4).map(
-    lambda sizes: {f"task{i}": size for i, size in enumerate(sizes)}
-)
+sizes = st.integers(1, 60)
 batch_sizes = st.integers(1, 9)
 seeds = st.integers(0, 2**31)
 
 
-def steps(schedule: Plan, epoch: int) -> list[PlannedBatch]:
-    first = schedule.ends[epoch] - schedule.lengths[epoch]
-    return [schedule.at(step) for step in range(first, schedule.ends[epoch])]
+def make(size: int, batch: int, seed: int) -> Plan:
+    """Two epochs over the rows of one task."""
+
+    def build(epoch: int) -> list[tuple[str, np.ndarray]]:
+        return [("sst", rows) for rows in batches(shuffled(size, seed, epoch), batch)]
+
+    return Plan([batch_count(size, batch)] * 2, build)
 
 
-def rows(batches: list[PlannedBatch], task: str) -> list[list[int]]:
-    return [step.rows.tolist() for step in batches if step.task == task]
-
-
-def passes(batches: list[list[int]], size: int, batch: int) -> list[list[list[int]]]:
-    """The batches of a task, cut where a whole pass must end."""
-    per_pass = -(-size // batch)
-    return [batches[start : start + per_pass] for start in range(0, len(batches), per_pass)]
-
-
-def flat(lists: list[list]) -> list:
-    return list(chain.from_iterable(lists))
-
-
-def assert_whole(batches: list[list[int]], size: int, batch: int) -> None:
-    """One pass: every row once, full batches but for the last."""
-    assert sorted(row for rows in batches for row in rows) == list(range(size))
-    assert all(len(rows) == batch for rows in batches[:-1])
-    assert 1 <= len(batches[-1]) <= batch
-
-
-def as_lists(schedule: Plan) -> list[tuple[str, list[int], int, int]]:
-    batches = [schedule.at(step) for step in range(schedule.total)]
-    return [(step.task, step.rows.tolist(), step.epoch, step.number) for step in batches]
+def as_lists(plan: Plan) -> list[tuple[list[int], int, int]]:
+    planned = [plan.at(step) for step in range(plan.total)]
+    return [(step.rows.tolist(), step.epoch, step.number) for step in planned]
 
 
 @given(st.integers(1, 50), st.integers(0, 60), seeds)
@@ -59,120 +34,22 @@ def test_smaller_limit_draws_a_subset(count: int, limit: int, seed: int) -> None
     assert chosen == sorted(set(chosen)) and set(chosen) <= set(range(count))
     assert len(chosen) == (min(limit, count) if limit else count)
     assert not limit or set(chosen) <= set(random_subset(count, limit + 1, seed, "sst").tolist())
-    if not 0 < limit < count:
-        assert chosen == list(range(count))
     other_draws = [random_subset(1000, 9, seed, "sts"), random_subset(1000, 9, seed + 1, "sst")]
     assert not any(other.tolist() == random_subset(1000, 9, seed, "sst").tolist() for other in other_draws)
 
 
-@pytest.mark.parametrize("sampling", SAMPLING)
-@given(st.data(), sizes_of_tasks, batch_sizes, seeds)
-def test_first_steps_are_a_prefix(
-    sampling: str, data: st.DataObject, sizes: dict[str, int], batch: int, seed: int
-) -> None:
-    whole = plan(sampling, sizes, epochs=2, batch_size=batch, seed=seed)
+@given(st.data(), sizes, batch_sizes, seeds)
+def test_first_steps_are_a_prefix(data: st.DataObject, size: int, batch: int, seed: int) -> None:
+    whole = make(size, batch, seed)
     count = data.draw(st.integers(0, whole.total + 2))
     short = first_steps(whole, count)
     assert short.total == short.ends[-1] == (min(count, whole.total) or whole.total)
     assert as_lists(short) == as_lists(whole)[: short.total]
 
 
-@given(sizes_of_tasks, batch_sizes, seeds)
-def test_chosen_rows_keep_the_order(sizes: dict[str, int], batch: int, seed: int) -> None:
-    whole = plan("round-robin", sizes, epochs=2, batch_size=batch, seed=seed)
-    chosen = {task: np.arange(size) * 7 + 3 for task, size in sizes.items()}
-    expected = [(task, [row * 7 + 3 for row in rows], *rest) for task, rows, *rest in as_lists(whole)]
-    assert as_lists(over_rows(whole, chosen)) == expected
-
-
-@given(sizes_of_tasks, batch_sizes, seeds)
-def test_round_robin_restarts_smaller_sets(sizes: dict[str, int], batch: int, seed: int) -> None:
-    batches = steps(plan("round-robin", sizes, epochs=2, batch_size=batch, seed=seed), 1)
-    turns = -(-max(sizes.values()) // batch)
-    assert [step.task for step in batches] == list(sizes) * turns, "tasks in strict turn"
-    for task, size in sizes.items():
-        rows_of_task = rows(batches, task)
-        *whole, last = passes(rows_of_task, size, batch)
-        for single_pass in whole:
-            assert_whole(single_pass, size, batch)
-        if size == max(sizes.values()):
-            assert not whole
-            assert_whole(last, size, batch)
-        seen = [row for part in last for row in part]
-        assert len(set(seen)) == len(seen), "a pass that was cut off repeats nothing"
-
-
-@given(sizes_of_tasks, batch_sizes, seeds)
-def test_hybrid_drops_finished_sets(sizes: dict[str, int], batch: int, seed: int) -> None:
-    batches = steps(plan("hybrid", sizes, epochs=1, batch_size=batch, seed=seed), 0)
-    for task, size in sizes.items():
-        assert_whole(rows(batches, task), size, batch)
-    counts = {task: -(-size // batch) for task, size in sizes.items()}
-    turns = [[task for task in sizes if counts[task] > turn] for turn in range(max(counts.values()))]
-    assert [step.task for step in batches] == flat(turns)
-
-
-@given(sizes_of_tasks, batch_sizes, seeds, st.integers(1, 3))
-def test_sequential_finishes_task_by_task(sizes: dict[str, int], batch: int, seed: int, epochs: int) -> None:
-    schedule = plan("sequential", sizes, epochs=epochs, batch_size=batch, seed=seed)
-    assert len(schedule.lengths) == epochs * len(sizes)
-    epochs_of_tasks = ((task, size, epoch) for task, size in sizes.items() for epoch in range(epochs))
-    for epoch, (task, size, of_task) in enumerate(epochs_of_tasks):
-        batches = steps(schedule, epoch)
-        assert {step.task for step in batches} == {task}
-        assert_whole(rows(batches, task), size, batch)
-        assert flat(rows(batches, task)) == shuffled(size, seed, task, of_task, 0).tolist()
-
-
-@given(sizes_of_tasks, batch_sizes, seeds, st.floats(0, 1))
-def test_proportional_counts_are_exact(sizes: dict[str, int], batch: int, seed: int, power: float) -> None:
-    batches = steps(plan("proportional", sizes, epochs=1, batch_size=batch, seed=seed, power=power), 0)
-    counts = {task: -(-size // batch) for task, size in sizes.items()}
-    most = max(counts.values())
-    drawn = Counter(step.task for step in batches)
-    for task, size in sizes.items():
-        wanted = most * (counts[task] / most) ** power
-        assert drawn[task] >= 1 and abs(drawn[task] - wanted) <= 0.5 + 1e-9
-        *whole, last = passes(rows(batches, task), size, batch)
-        for single_pass in whole:
-            assert_whole(single_pass, size, batch)
-        seen = flat(last)
-        assert len(set(seen)) == len(seen)
-        if counts[task] == most:
-            assert_whole(last, size, batch)
-    if power == 0:
-        assert set(drawn.values()) == {most}
-    if power == 1:
-        assert drawn == counts
-
-
-@pytest.mark.parametrize("sampling", SAMPLING)
-def test_plan_depends_on_arguments_alone(sampling: str) -> None:
-    def make(seed: int = 7, a: int = 30) -> Plan:
-        return plan(sampling, {"a": a, "b": 14, "c": 22}, epochs=2, batch_size=4, seed=seed)
-
-    np.random.seed(1)
-    first = as_lists(make())
-    np.random.seed(2)
-    assert as_lists(make()) == first
-    assert as_lists(make(seed=8)) != first
-    assert as_lists(make(a=31)) != first
-    schedule = make()
-    backwards = [schedule.at(step) for step in reversed(range(schedule.total))][::-1]
-    assert [(step.task, step.rows.tolist(), step.epoch, step.number) for step in backwards] == first, "in any order"
-    assert [number for *_, number in first] == list(range(schedule.total))
-    turns: Counter[tuple[str, int]] = Counter()
-    for step in backwards:
-        assert step.task_index == turns[step.task, step.epoch], "a task's own count of its steps in an epoch"
-        turns[step.task, step.epoch] += 1
-
-
-@pytest.mark.parametrize("sampling", SAMPLING)
-def test_every_pass_is_shuffled_anew(sampling: str) -> None:
-    """In the epochs, and where a smaller set starts again within one."""
-    schedule = plan(sampling, {"a": 200, "b": 20}, epochs=2, batch_size=5, seed=3)
-    batches = [schedule.at(step) for step in range(schedule.total)]
-    for task, size in (("a", 200), ("b", 20)):
-        orders = [tuple(flat(single_pass)) for single_pass in passes(rows(batches, task), size, 5)]
-        assert len(set(orders)) == len(orders) >= 2
-        assert tuple(range(size)) not in orders
+@given(sizes, batch_sizes, seeds)
+def test_chosen_rows_keep_the_order(size: int, batch: int, seed: int) -> None:
+    whole = make(size, batch, seed)
+    chosen = np.arange(size) * 7 + 3
+    expected = [([row * 7 + 3 for row in rows], *rest) for rows, *rest in as_lists(whole)]
+    assert as_lists(over_rows(whole, {"sst": chosen})) == expected
