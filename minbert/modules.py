@@ -176,7 +176,7 @@ def _tokenizer_length(folder: Path) -> int | None:
 
 
 def _read_settings(path: Path) -> dict[str, Any]:
-    """The settings in a file; empty without it. Raises `UserError` for one that `_SUPPORTED` has not."""
+    """The settings in a file; empty without it. Raises `UserError` for a value that `_SUPPORTED` excludes."""
     settings = read_optional_json(path)
     for name, expected in _SUPPORTED.items():
         if settings.get(name, expected) != expected:

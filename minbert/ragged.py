@@ -51,8 +51,9 @@ class Ragged:
     @classmethod
     def from_padded(cls, ids: Tensor, mask: Tensor | None = None) -> "Ragged":
         """The tokens of a padded [B, L] batch where the mask is 1, of type 0; a token's position is its column."""
-        real = torch.ones_like(ids) if mask is None else mask
-        real = real.bool()
+        if mask is None:
+            mask = torch.ones_like(ids)
+        real = mask.bool()
         # a device sync, and so is the indexing by `real` below
         lengths = tuple(int(count) for count in real.sum(1).tolist())
         _require_tokens(lengths)
