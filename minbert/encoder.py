@@ -4,7 +4,7 @@ vectors = minbert.Encoder.load("runs/cbcl/encoder").encode(["A sentence.", "Anot
 """
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, overload
@@ -328,6 +328,8 @@ def _list_of_strings(sentences: Iterable[str]) -> list[str]:
     # what these iterate over are the names of their columns
     if hasattr(sentences, "columns") or isinstance(sentences, Mapping):
         raise TypeError("sentences: a table; give one of its columns, such as frame['text']")
+    if isinstance(sentences, Set):
+        raise TypeError("sentences: a set has no order; give a list")
     texts = list(sentences)
     for index, text in enumerate(texts):
         if not isinstance(text, str):

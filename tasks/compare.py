@@ -349,7 +349,11 @@ def difference_table(groups: Mapping[str, Sequence[Run]], summary: pd.DataFrame,
     notes = []
     for group in compared:
         over_rows = _intervals_over_rows(first, groups[group], resamples)
-        for _, row in summary[(summary["group"] == group) & summary["difference"].notna()].iterrows():
+        compared_metrics = summary[(summary["group"] == group) & summary["difference"].notna()]
+        if first[0].tasks.keys() != groups[group][0].tasks.keys():
+            # means over different tasks
+            compared_metrics = compared_metrics[compared_metrics["metric"] != DEV_NORM]
+        for _, row in compared_metrics.iterrows():
             difference = over_rows.get(row["metric"])
             seeds = MISSING
             if row["pairs"] > 1:
@@ -412,6 +416,8 @@ def _left_out(
         second_labels.update(task.label for task in run.tasks.values())
     for label in sorted(first_labels ^ second_labels):
         notes.append(f"{label}: not a score of both {baseline} and {group}, so it is not compared.")
+    if first_labels != second_labels:
+        notes.append(f"{DEV_NORM}, {group}: a mean over other tasks than that of {baseline}, so it is not compared.")
     for label in sorted((first_labels & second_labels) - over_rows.keys()):
         notes.append(f"{label}, {group}: no interval over rows, as the runs have recorded no dev row in common.")
     for task in first[0].tasks.values():

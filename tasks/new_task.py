@@ -15,6 +15,7 @@ from tasks.readers.rows import SPLITS
 _SCALES = ((0, 1), (1, 5), (0, 5), (0, 10), (0, 100))
 _SCORES = 10  # more different numbers than this are scores, not classes
 _WORDS = 2  # cells of texts have more words than this, in the mean
+_FEW_ROWS = 2000  # fewer rows than this need the higher learning rate of the preset for small files
 _CHARACTERS = 20  # or are longer than this, in languages without spaces
 
 
@@ -53,9 +54,10 @@ def write_task(source: Path) -> Path:
     if len(texts) == 2:
         kind = "similarity" if are_scores else "pair-classification"
 
+    few = len(columns[label]) < _FEW_ROWS
     lines = [
         f"# A task, written from the columns of {source}: look at it, then train:",
-        f"# python multitask_train.py --tasks {path}",
+        f"# python multitask_train.py --tasks {path} {'--preset sample' if few else '--weights minilm'}",
         f"kind = {_quoted(kind)}  # one of {', '.join(READER_KINDS)}",
     ]
     for split in SPLITS:

@@ -219,6 +219,9 @@ def main(arguments: list[str] | None = None) -> None:
         if not np.isnan(gold).all():
             report = evaluate.report(task, task.predict(outputs), gold)
             print(evaluate.tables({task.name: report}, rows="labelled rows"), file=sys.stderr)
+            manifest, _ = fine_tuned(options.run)
+            if manifest["data"]["train"][task.name]["sha256"] == readers.digest(path):
+                distributed.note(f"{name}: the run was trained on rows of this file")
         sys.stdout.write(task.input_table(rows, outputs, path))
 
 

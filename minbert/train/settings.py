@@ -295,6 +295,10 @@ class _Parser(HfArgumentParser):
             titled: Any = group
             titled._argument_group_name = name
             self._add_dataclass_arguments(titled)
+        for action in self._actions:
+            option = action.option_strings[-1]
+            if option.startswith("--no-"):
+                action.help = f"turns off --{option.removeprefix('--no-')}"
 
     def error(self, message: str) -> NoReturn:
         """Raises `UserError`."""
@@ -317,7 +321,8 @@ class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
     """Shows the default of every flag that has one."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        if action.default is None or action.default is False or action.default == "":
+        described = "(default" in (action.help or "")
+        if described or action.default is None or action.default is False or action.default == "":
             return action.help
         return super()._get_help_string(action)
 

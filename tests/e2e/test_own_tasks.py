@@ -77,6 +77,7 @@ def test_run_scores_predicts_and_shows(
     rows = {row["number"]: row for row in csv_rows(printed.out)}
     assert len(rows) == 120 and [rows[row["number"]]["prediction"] for row in dev] == [row["prediction"] for row in dev]
     assert re.search(r"^moods: accuracy \S+ on 120 labelled rows$", printed.err, re.MULTILINE)
+    assert "the run was trained on rows of this file" in printed.err
     assert re.search(r"^neutral .* 40$", printed.err, re.MULTILINE)
     (tmp_path / "new.txt").write_text("I like it.\n")
     predict.main([str(folder), "--task", "reviews", str(tmp_path / "new.txt")])

@@ -134,6 +134,7 @@ def test_only_sequences_of_strings(tiny: Path) -> None:
     refused: list[tuple[Any, str]] = [
         (frame, "a table; give one of its columns"),
         ({"text": texts}, "a table; give one of its columns"),
+        (set(texts), "a set has no order"),
         ([("the cat", "a dog")], "number 0, counted from 0, is a tuple"),
         (["the cat", None], "number 1, counted from 0, is a NoneType"),
     ]

@@ -3,6 +3,7 @@
 python -m pytest --import-mode=importlib tests/tasks/test_compare.py
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -170,3 +171,17 @@ def test_command_compares_stages_it_can(
     assert "Differences to a" in printed and "c: of the other stage than a" in printed
     with pytest.raises(UserError, match="not a run folder"):
         compare.main([str(folder), str(folder / "dev")])
+
+
+def test_means_over_other_tasks_differ(multitask: MakeRun) -> None:
+    folder = multitask("three")
+    other = multitask("two")
+    for path in (other / "scores.json", other / "manifest.json"):
+        content = json.loads(path.read_text())
+        content.get("tasks", {}).pop("quora", None)
+        if "all_settings" in content:
+            content["all_settings"]["tasks"] = content["settings"]["tasks"] = "sst,sts"
+        path.write_text(json.dumps(content))
+    text = compare.compare([read_run(folder), read_run(other)], 50)[-1].markdown()
+    assert f"| {DEV_NORM} |" not in text
+    assert f"{DEV_NORM}, two: a mean over other tasks than that of three" in text

@@ -27,6 +27,7 @@ class GardenSettings:
     """A group with an older name for a flag."""
 
     tallest_tree: float = flag(2.0, "in metres", aliases=["--height"])
+    fenced: bool = flag(True, "has a fence")
 
 
 @dataclass(frozen=True)
@@ -135,3 +136,9 @@ def test_paths_do_not_identify_a_run() -> None:
     assert same.identity() == usual.identity()
     for changes in ({"seed": 1}, {"lr": 1.0}, {"weights": "x"}, {"tallest_tree": 9.0}):
         assert usual.changed(**changes).identity() != usual.identity(), changes
+
+
+def test_help_says_what_is_turned_off(presets: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse_words(presets, "--help")
+    assert "turns off --fenced" in capsys.readouterr().out
