@@ -19,24 +19,23 @@ from minbert.errors import UserError
 from minbert.files import expand_user, write_atomic
 from minbert.train import cli, distributed, plan, start
 from minbert.train.plan import PlannedBatch
-from minbert.train.settings import DataSettings, Settings, flag, parse, require_range
+from minbert.train.settings import DataSettings, flag, parse, require_range
 from minbert.train.start import OpenRun
 from tasks import difficulty
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files, write_replacements
 from tasks.contrastive import curriculum, losses, scoring, triplets
 from tasks.contrastive.curriculum import CurriculumSettings
-from tasks.contrastive.data import FileSettings, find_dev_pairs, require_dev_pairs, with_dev_pairs
-from tasks.contrastive.step import (
-    ContrastiveModel,
-    ContrastiveTrainStep,
+from tasks.contrastive.data import find_dev_pairs, with_dev_pairs
+from tasks.contrastive.fit import count_of, fit_and_save
+from tasks.contrastive.settings import (
     EncoderSettings,
+    FileSettings,
     InBatchTrainingSettings,
-    Metrics,
     RunSettings,
-    count_of,
-    fit_and_save,
-    require_negatives,
+    StageOneSettings,
 )
+from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep, Metrics
+from tasks.contrastive.unique_batches import sentence_numbers
 from tasks.presets import PRESETS
 
 
@@ -83,7 +82,7 @@ class TripletFileSettings(FileSettings):
 
 
 @dataclass(frozen=True)
-class PretrainSettings(Settings):
+class PretrainSettings(StageOneSettings):
     """All settings of this script."""
 
     encoder: EncoderSettings
@@ -96,11 +95,11 @@ class PretrainSettings(Settings):
     run: RunSettings
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.loss.objective == "nt-xent":
-            require_negatives(self.training)
+            self.training.require_negatives()
         if (self.curriculum.difficulty == "task") != bool(self.files.difficulty_run):
             raise UserError("--difficulty task and --difficulty-run RUN belong together")
-        require_dev_pairs(self)
 
 
 @dataclass(frozen=True)
@@ -184,12 +183,11 @@ def train(run: OpenRun[PretrainSettings]) -> None:
             scorer = Encoder(initial.model, initial.tokenizer, initial.pooler, precision=run.precision)
             scores = scoring.similarities(scorer, data.train, initial.sha256, rows)
     order, groups = curriculum.sort(options.curriculum, rows, scores, task_losses, training.seed)
-    paced = curriculum.pace(options.curriculum, training, order, groups, training.texts_apart(data.train))
+    texts = sentence_numbers(data.train) if training.unique_batches else None
+    paced = curriculum.pace(options.curriculum, training, order, groups, texts)
 
     # train on them
-    # a projection that is kept becomes the encoder's pooling layer
-    pooler = "pooler" if options.encoder.projection == "kept" else initial.pooler
-    model = ContrastiveModel(initial.model, pooler, seed=training.seed, projection=options.encoder.projection)
+    model = ContrastiveModel(initial.model, initial.pooler, seed=training.seed, projection=options.encoder.projection)
     augment = synonym_augmentation(options, {"nli": data.train}, initial.tokenizer, paced.plan, run.folder.path)
     start.begin_run(
         run,
@@ -222,14 +220,18 @@ def train(run: OpenRun[PretrainSettings]) -> None:
 
 def print_curriculum(paced: curriculum.Paced) -> None:
     """Print how many triplets are easy, semi-hard and hard, and each epoch's mix of them."""
+    total = count_of(paced.row_count, "triplets")
+    if not paced.group_sizes:
+        distributed.say(total)
+        return
     sizes = ", ".join(f"{count:,} {name}" for name, count in paced.group_sizes.items())
-    distributed.say(f"{count_of(paced.row_count, 'triplets')}{f': {sizes}' if sizes else ''}")
-    if paced.group_sizes:
-        epochs = []
-        for epoch, shares in enumerate(paced.mix, start=1):
-            epochs.append(f"{epoch}: " + "/".join(f"{share:.0%}" for share in shares))
-        shown = epochs if len(epochs) <= 10 else [*epochs[:5], "...", *epochs[-4:]]
-        distributed.say(f"{'/'.join(paced.group_sizes)} in epoch {', '.join(shown)}")
+    distributed.say(f"{total}: {sizes}")
+    epochs = []
+    for epoch, shares in enumerate(paced.mix, start=1):
+        epochs.append(f"{epoch}: " + "/".join(f"{share:.0%}" for share in shares))
+    if len(epochs) > 10:
+        epochs[5:-4] = ["..."]
+    distributed.say(f"{'/'.join(paced.group_sizes)} in epoch {', '.join(epochs)}")
 
 
 command = partial(cli.run, main)

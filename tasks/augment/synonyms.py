@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import pandas as pd
 
@@ -75,10 +75,26 @@ class SynonymFileSettings(FileSettings):
     )
 
 
-def synonym_files(options: Any) -> InputFiles:
+class SynonymOptions(Protocol):
+    """The settings of a command of either stage, as far as synonyms read them."""
+
+    @property
+    def synonyms(self) -> SynonymSettings:
+        """How words are replaced."""
+
+    @property
+    def files(self) -> SynonymFileSettings:
+        """Where WordNet and the words to keep are."""
+
+    @property
+    def training(self) -> TrainingSettings:
+        """The seed and the number of epochs."""
+
+
+def synonym_files(options: SynonymOptions) -> InputFiles:
     """WordNet, the tagger and the list of words to keep, each with its hash, if synonyms are used; else empty.
 
-    options: the settings of a command of either stage. Raises `UserError` if one of them is missing.
+    Raises `UserError` if one of them is missing.
     """
     if not options.synonyms.used:
         if options.files.synonyms_keep:
@@ -105,13 +121,13 @@ def words_of(path: Path) -> frozenset[str]:
 
 
 def synonym_augmentation(
-    options: Any, sets: Mapping[str, Examples], tokenizer: Tokenizer, steps: Plan, run: Path
+    options: SynonymOptions, sets: Mapping[str, Examples], tokenizer: Tokenizer, steps: Plan, run: Path
 ) -> Augmentation[Any]:
     """The augmentation of training sets that `--synonyms` asks for; `run` is the folder for what is replaced.
 
-    options: the settings of a command of either stage. Raises `UserError` if WordNet or the tagger is missing.
+    Raises `UserError` if WordNet or the tagger is missing.
     """
-    settings: SynonymSettings = options.synonyms
+    settings = options.synonyms
     if not settings.used:
         return unchanged
     kinds = wordnet.KINDS[int(settings.synonyms)]

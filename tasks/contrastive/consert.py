@@ -17,23 +17,17 @@ from minbert.errors import UserError
 from minbert.train import cli, plan, start
 from minbert.train.loop import StepContext
 from minbert.train.plan import PlannedBatch
-from minbert.train.settings import Settings, flag, names_in, parse, require_range
+from minbert.train.settings import flag, names_in, parse, require_range
 from minbert.train.start import OpenRun
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files, write_replacements
 from tasks.contrastive import corpora, losses, nli
 from tasks.contrastive.curriculum import shuffled_plan
-from tasks.contrastive.data import find_dev_pairs, require_dev_pairs, with_dev_pairs
-from tasks.contrastive.step import (
-    ContrastiveModel,
-    ContrastiveTrainStep,
-    EncoderSettings,
-    InBatchTrainingSettings,
-    Inputs,
-    Metrics,
-    RunSettings,
-    fit_and_save,
-    require_negatives,
-)
+from tasks.contrastive.data import find_dev_pairs, with_dev_pairs
+from tasks.contrastive.fit import fit_and_save
+from tasks.contrastive.pairs import NliFileSettings, find_pairs, read_pairs
+from tasks.contrastive.settings import EncoderSettings, InBatchTrainingSettings, RunSettings, StageOneSettings
+from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep, Inputs, Metrics
+from tasks.contrastive.unique_batches import sentence_numbers
 from tasks.contrastive.views import Adversarial, Streams, View, adversarial, apply, parse_views
 from tasks.examples import Examples
 from tasks.presets import PRESETS
@@ -74,7 +68,7 @@ class LossSettings:
 
 
 @dataclass(frozen=True)
-class ConsertSettings(Settings):
+class ConsertSettings(StageOneSettings):
     """All settings of this command."""
 
     encoder: EncoderSettings
@@ -82,12 +76,12 @@ class ConsertSettings(Settings):
     loss: LossSettings
     synonyms: SynonymSettings
     training: InBatchTrainingSettings
-    files: nli.NliFileSettings
+    files: NliFileSettings
     run: RunSettings
 
     def __post_init__(self) -> None:
-        require_negatives(self.training)
-        require_dev_pairs(self)
+        super().__post_init__()
+        self.training.require_negatives()
 
 
 @dataclass(frozen=True)
@@ -255,27 +249,27 @@ def train(run: OpenRun[ConsertSettings]) -> None:
 
     # read the texts, or the pairs
     if joint:
-        pairs = nli.find_pairs(options.files)
+        pairs = find_pairs(options.files)
     else:
         corpora.find_texts(names_in(options.data.texts), options.files.data)
     find_dev_pairs(options.files)
     resources = synonym_files(options)
     initial = start.load_initial_encoder(options.encoder, run.device)
     if joint:
-        rows_read = nli.read_pairs(pairs, [], options.files.data, initial)
+        rows_read = read_pairs(pairs, [], options.files.data, initial)
         data = with_dev_pairs(rows_read, options, initial, noun="pairs")
         rows = plan.random_subset(len(data.train), options.data.limit, training.seed)
     else:
-        rows_read = corpora.read_texts(options.data, options, initial)
+        rows_read = corpora.read_texts(options.data, options.files.data, training.seed, initial)
         data = with_dev_pairs(rows_read, options, initial, noun="texts", unlabelled=True)
         rows = plan.random_subset(len(data.train), 0, training.seed)  # --limit has been applied to the texts
-    steps = shuffled_plan(rows, training, training.texts_apart(data.train))
+    texts = sentence_numbers(data.train) if training.unique_batches else None
+    steps = shuffled_plan(rows, training, texts)
 
     # train on them
-    pooler = "pooler" if options.encoder.projection == "kept" else initial.pooler
     model = ContrastiveModel(
         initial.model,
-        pooler,
+        initial.pooler,
         seed=training.seed,
         projection=options.encoder.projection,
         classifier=(3, len(NLI_CLASSES)) if joint else (0, 0),

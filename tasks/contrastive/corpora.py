@@ -43,12 +43,14 @@ class TextSettings(DataSettings):
     keep_duplicates: bool = flag(False, "keep duplicates among the texts")
 
 
-def read_texts(options: TextSettings, settings: Any, encoder: InitialEncoder) -> TrainingRows:
-    """A sample of `--limit` texts, by seed. Raises `UserError` for what is missing or holds no text."""
-    seed = settings.training.seed
-    limit = settings.data.limit
+def read_texts(options: TextSettings, data: str, seed: int, encoder: InitialEncoder) -> TrainingRows:
+    """A sample of `--limit` texts, by seed; `data` is the data folder as `--data` gives it.
+
+    Raises `UserError` for what is missing or holds no text.
+    """
+    limit = options.limit
     names = names_in(options.texts)
-    corpus = find_texts(names, settings.files.data)
+    corpus = find_texts(names, data)
     tokenizer = encoder.tokenizer
 
     # lazy, as a cache hit reads nothing

@@ -22,10 +22,10 @@ from minbert.token_cache import Issue, ReaderReport, Row, TokenCache
 from minbert.tokenizer import Tokenizer
 from minbert.train import distributed, plan
 from minbert.train.run import InputFiles
-from minbert.train.settings import flag, names_in
+from minbert.train.settings import names_in
 from minbert.train.start import InitialEncoder
 from tasks import readers
-from tasks.augment.synonyms import SynonymFileSettings
+from tasks.contrastive.settings import NO_PAIRS, FileSettings, StageOneSettings
 from tasks.examples import Examples, check_vocabulary
 from tasks.manifests import manifests_behind
 from tasks.readers import chinese, kind_of, open_as, senteval, text_key, tokenised
@@ -40,8 +40,6 @@ DEV_SETS = {
     "zh": (f"a dev file of {', '.join(chinese.FOLDERS)} (in zh/)", "chinese"),
 }
 """Name in `--sts-dev` -> (description, the set of data/get_data.py that fetches it)."""
-NO_PAIRS = "none"
-"""The value of `--sts-dev` without scored pairs."""
 SINGLE = "sts"
 """The name of a single set in `DevSets.pairs`; the Chinese sets go by their own names."""
 
@@ -90,19 +88,6 @@ class DevSets:
         return entry | {"kept": len(self)} | by_set
 
 
-@dataclass(frozen=True)
-class FileSettings(SynonymFileSettings):
-    """Paths of the data. The hashes of the files identify a run, not their paths."""
-
-    sts_dev: str = flag(
-        "course",
-        "scored pairs for evaluation and selection: stsb = STS-B's own dev set in SentEval's layout; course = "
-        "course/sts-dev.csv; zh = the mean over the available Chinese dev sets; none = no pairs, with --keep last; or "
-        "a file",
-        metavar="NAME|FILE",
-    )
-
-
 class TrainingRows(NamedTuple):
     """The rows to train on, and the manifest's entry about their files."""
 
@@ -126,21 +111,14 @@ class Data:
         return {"train": (train, self.train.cache.sha256), "sts_dev": (dev or NO_PAIRS, self.dev.sha256)}
 
 
-def require_dev_pairs(options: Any) -> None:
-    """Raises `UserError` if dev pairs choose the weights or the end of training, but `--sts-dev none` gives none.
-
-    options: the settings of a command of stage one.
-    """
-    if options.files.sts_dev != NO_PAIRS:
-        return
-    if options.training.keep == "best":
-        raise UserError("--sts-dev none and --keep best exclude each other: without pairs use --keep last")
-    if options.training.patience:
-        raise UserError("--sts-dev none and --patience exclude each other: without pairs use --patience 0")
-
-
 def with_dev_pairs(
-    rows: TrainingRows, options: Any, encoder: InitialEncoder, *, noun: str, form: str = "bi", unlabelled: bool = False
+    rows: TrainingRows,
+    options: StageOneSettings,
+    encoder: InitialEncoder,
+    *,
+    noun: str,
+    form: str = "bi",
+    unlabelled: bool = False,
 ) -> Data:
     """The training rows together with the dev pairs that `--sts-dev` names; warns about what a reader should know.
 
@@ -156,6 +134,10 @@ def with_dev_pairs(
     pairs = read_dev_pairs(options.files, encoder.tokenizer, encoder.max_length, limit=options.data.limit_eval)
     if options.training.selects_by_dev:
         pairs = replace(pairs, also_in=count_in_scored_sets(pairs, data_path(options.files.data)))
+        shared = ", ".join(f"{count:,} in {name}" for name, count in pairs.also_in.items() if count)
+        if shared:
+            size = f"{len(pairs):,} pairs that choose the encoder"
+            distributed.note(f"of the {size} some are also in scored sets: {shared}")
     if limit > len(train):
         distributed.note(f"--limit {limit:,}: there are only {len(train):,} {noun}")
     if comes_from_test_texts(options.encoder.weights):
@@ -168,7 +150,6 @@ def with_dev_pairs(
     for examples in pairs.pairs.values():
         source = str(examples.cache.source)
         check_vocabulary(source, examples.cache, encoder.tokenizer, allow=options.data.allow_unknown)
-    warn_about_dev(pairs)
     warn_about_rows(train, pairs, entry, form)
     return Data(train, pairs, {"train": entry, "sts_dev": pairs.manifest_entry()})
 
@@ -183,17 +164,6 @@ def comes_from_test_texts(source: str) -> bool:
         if train.get("transductive") or train.get("weights_transductive"):
             return True
     return False
-
-
-def warn_about_dev(pairs: DevSets) -> None:
-    """Warn about dev sets that are missing, and about dev pairs that are in scored sets too."""
-    if pairs.absent:
-        distributed.note(
-            f"--sts-dev {pairs.name}: without {', '.join(pairs.absent)}, of which the data has no dev file"
-        )
-    shared = ", ".join(f"{count:,} in {name}" for name, count in pairs.also_in.items() if count)
-    if shared:
-        distributed.note(f"of the {len(pairs):,} pairs that choose the encoder some are also in scored sets: {shared}")
 
 
 def warn_about_rows(train: Examples, pairs: DevSets, entry: dict[str, Any], form: str) -> None:
@@ -273,12 +243,14 @@ def find_dev_pairs(files: FileSettings) -> tuple[str, dict[str, Path]]:
 def read_dev_pairs(files: FileSettings, tokenizer: Tokenizer, length: int, *, limit: int = 0) -> DevSets:
     """The pairs that `--sts-dev` names, `limit` of each set (0: all), the same ones in every run.
 
-    Raises `UserError` as `find_dev_pairs` does, and for what cannot be read.
+    Warns of Chinese sets that are missing. Raises `UserError` as `find_dev_pairs` does, and for what cannot be read.
     """
     name, paths = find_dev_pairs(files)
     absent: tuple[str, ...] = ()
     if name == "zh":
         absent = tuple(corpus for corpus in chinese.FOLDERS if corpus not in paths)
+    if absent:
+        distributed.note(f"--sts-dev {name}: without {', '.join(absent)}, of which the data has no dev file")
     if len(paths) == 1:
         paths = {SINGLE: next(iter(paths.values()))}
     pairs = {}

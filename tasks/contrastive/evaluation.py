@@ -18,14 +18,13 @@ from minbert.train.loop import LoopState, finite_or_none
 from minbert.train.plan import Plan
 from tasks import metrics
 from tasks.contrastive.losses import nt_xent
-from tasks.contrastive.scoring import distinct, encode_over_ranks
+from tasks.contrastive.scoring import encode_over_ranks
+from tasks.contrastive.settings import TrainingSettings
 from tasks.examples import Examples
 from tasks.record import file_name
 
-METRIC = "spearman"
-"""The metric that selects the best encoder."""
 NAME = "sts_dev_spearman"
-"""Its name among the metrics of an evaluation."""
+"""The score that selects the best encoder, among the metrics of an evaluation."""
 TRIPLETS_EVALUATED = 2000
 """Training triplets of an evaluation: their accuracy is good to about a point, and an evaluation stays short."""
 FROZEN_TEMPERATURE = 0.05
@@ -54,8 +53,8 @@ class Evaluation:
     Each distinct text is encoded once, dropout off. `sts_dev_spearman` is Spearman's rho over the dev pairs (gold
     similarity 0 to 5, or 0 and 1); of several sets it is the mean, as in EdaCSE's tables, and each set's own is logged
     too. `alignment` and `uniformity` are over the first set with graded scores (else the first set),
-    `triplet_accuracy` and `frozen_loss` over the triplets; rows of two texts have no hard negatives, and no
-    accuracy (the share with cos(a, p) > cos(a, n)). An undefined metric is None and ranks below every other.
+    `triplet_accuracy` and `frozen_loss` over the triplets; rows of two texts have no hard negatives, and no accuracy.
+    An undefined metric is None and ranks below every other.
     """
 
     def __init__(
@@ -72,18 +71,23 @@ class Evaluation:
         self.dev = dev
         self.batch_size = batch_size
         self.latest: EvaluationResult | None = None
-        texts = []
-        for pairs in dev.values():
-            for column in (0, 1):
-                texts += [pairs.sentence(row, column) for row in range(len(pairs))]
-        self.dev_texts = len(texts)
-        self.columns = 0
+        numbers: dict[tuple[int, ...], int] = {}  # of the distinct texts: triplets and pairs repeat their sentences
+
+        def number_side(examples: Examples, rows: Iterable[int], column: int) -> np.ndarray:
+            """The number of each row's text among the distinct texts."""
+            texts = (tuple(examples.sentence(row, column)) for row in rows)
+            return np.array([numbers.setdefault(text, len(numbers)) for text in texts])
+
+        self.pairs = {}
+        for name, pairs in dev.items():
+            dev_rows = range(len(pairs))
+            self.pairs[name] = number_side(pairs, dev_rows, 0), number_side(pairs, dev_rows, 1)
+        self.triplets = []
         if triplets is not None and rows is not None:
-            self.columns = triplets.cache.num_texts
-            for column in range(self.columns):
-                texts += [triplets.sentence(row, column) for row in rows[:TRIPLETS_EVALUATED].tolist()]
-        # training triplets and scored pairs repeat their sentences
-        self.texts, self.index = distinct(map(tuple, texts))
+            evaluated = rows[:TRIPLETS_EVALUATED].tolist()
+            for column in range(triplets.cache.num_texts):
+                self.triplets.append(number_side(triplets, evaluated, column))
+        self.texts = list(numbers)
 
     def score(self) -> tuple[float | None, dict[str, Any]]:
         """Evaluate; returns the score to maximise and the metrics, for the training loop."""
@@ -102,17 +106,25 @@ class Evaluation:
         if not self.texts:
             return EvaluationResult({}, {})
         vectors = unit(encode_over_ranks(self.encoder, self.texts))
-        metrics, dev_cosines = _sts_metrics(vectors, self.index[: self.dev_texts], self.dev)
-        if self.columns:
-            sides = np.split(vectors[self.index[self.dev_texts :]], self.columns)
-            if self.columns == 3:
-                anchor, positive, negative = sides
-                gap = (anchor * positive).sum(1) - (anchor * negative).sum(1)
-                metrics["triplet_accuracy"] = None
-                if np.isfinite(gap).all():
-                    metrics["triplet_accuracy"] = float((gap > 0).mean())
-            metrics["frozen_loss"] = frozen_loss(sides, self.batch_size)
-        return EvaluationResult(metrics, dev_cosines)
+        cosines = {}
+        for name, (first, second) in self.pairs.items():
+            cosines[name] = (vectors[first] * vectors[second]).sum(1)
+        values: dict[str, float | None] = {}
+        if self.pairs:
+            values |= _correlations(cosines, self.dev)
+            name = graded(self.dev)
+            first, second = self.pairs[name]
+            gold = self.dev[name].labels
+            # pairs of two classes are scored 0 and 1
+            alike = gold >= (ALIKE if gold.max() > 1 else 1)
+            values["alignment"] = alignment(vectors[first[alike]], vectors[second[alike]])
+            values["uniformity"] = uniformity(vectors[np.concatenate([first, second])])
+        if self.triplets:
+            sides = [vectors[side] for side in self.triplets]
+            if len(sides) == 3:
+                values["triplet_accuracy"] = triplet_accuracy(*sides)
+            values["frozen_loss"] = frozen_loss(sides, self.batch_size)
+        return EvaluationResult(values, cosines)
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
@@ -146,6 +158,14 @@ def uniformity(vectors: np.ndarray) -> float | None:
     return finite_or_none(float(np.log(total / (len(vectors) * (len(vectors) - 1) / 2))))
 
 
+def triplet_accuracy(anchor: np.ndarray, positive: np.ndarray, negative: np.ndarray) -> float | None:
+    """The share of triplets of unit vectors with cos(a, p) > cos(a, n); None if a cosine is not finite."""
+    gap = (anchor * positive).sum(1) - (anchor * negative).sum(1)
+    if not np.isfinite(gap).all():
+        return None
+    return float((gap > 0).mean())
+
+
 def frozen_loss(sides: list[np.ndarray], batch_size: int) -> float | None:
     """NT-Xent of anchors, positives and, if there are any, hard negatives, in batches of file order: the mean, or None.
 
@@ -165,70 +185,39 @@ def graded(dev: Mapping[str, Examples]) -> str:
     return next(iter(dev))
 
 
-def _sts_metrics(
-    vectors: np.ndarray, index: np.ndarray, dev: Mapping[str, Examples]
-) -> tuple[dict[str, float | None], dict[str, np.ndarray]]:
-    """The metrics of an evaluation that are over dev pairs, and the cosine of each pair, by set.
-
-    `vectors` [M, D] are of the distinct texts; `index` has both sides of every pair among them, set after set.
-    """
-    if not dev:
-        return {}, {}
-    sides = {}
-    cosines = {}
-    rhos = {}
-    begin = 0
-    for name, examples in dev.items():
-        middle = begin + len(examples)
-        end = middle + len(examples)
-        first = index[begin:middle]
-        second = index[middle:end]
-        sides[name] = first, second
-        cosines[name] = (vectors[first] * vectors[second]).sum(1)
-        rhos[name] = metrics.spearman(cosines[name], examples.labels)
-        begin = end
-    by_set = {}
-    if len(rhos) > 1:
-        by_set = {f"{file_name(name)}_dev_spearman": rho for name, rho in rhos.items()}
+def _correlations(cosines: Mapping[str, np.ndarray], dev: Mapping[str, Examples]) -> dict[str, float | None]:
+    """Spearman's rho over the pairs of each dev set, of several sets after their mean."""
+    rhos = {name: metrics.spearman(cosines[name], examples.labels) for name, examples in dev.items()}
     defined = [rho for rho in rhos.values() if rho is not None]
-    mean = None
+    correlations: dict[str, float | None] = {NAME: None}
     # a mean over fewer sets could not be compared with those of other evaluations
     if len(defined) == len(rhos):
-        mean = sum(defined) / len(defined)
-
-    name = graded(dev)
-    first, second = sides[name]
-    gold = dev[name].labels
-    # pairs of two classes are scored 0 and 1
-    lowest = ALIKE if gold.max() > 1 else 1
-    alike = gold >= lowest
-    metrics_of_pairs = {
-        NAME: mean,
-        **by_set,
-        "alignment": alignment(vectors[first[alike]], vectors[second[alike]]),
-        "uniformity": uniformity(vectors[np.concatenate([first, second])]),
-    }
-    return metrics_of_pairs, cosines
+        correlations[NAME] = sum(defined) / len(defined)
+    if len(rhos) > 1:
+        for name, rho in rhos.items():
+            correlations[f"{file_name(name)}_dev_spearman"] = rho
+    return correlations
 
 
 def verdict(before: EvaluationResult, after: EvaluationResult, state: LoopState) -> str:
     """A sentence if training has not improved the encoder by the metric; else an empty string."""
+    metric = TrainingSettings.metric
     if not state.kept_step:
         return (
-            f"training did not help: by {METRIC} no evaluation was better than before training, so the encoder folder "
+            f"training did not help: by {metric} no evaluation was better than before training, so the encoder folder "
             f"holds the encoder that the run started from"
         )
     if NAME not in after.metrics:
         return "without scored pairs it is not known whether training helped"
     if after.score is None or before.score is None:
-        return f"{METRIC} is undefined, so it cannot say whether training helped"
+        return f"{metric} is undefined, so it cannot say whether training helped"
     if after.score > before.score:
         return ""
     better = "no evaluation was better"
     if state.best_step:
         better = f"--keep best would have kept step {state.best_step:,}"
     return (
-        f"training did not help: by {METRIC} the last step is no better than before training "
+        f"training did not help: by {metric} the last step is no better than before training "
         f"({metrics.format_score(after.score)}, {metrics.format_score(before.score)} before); {better}"
     )
 

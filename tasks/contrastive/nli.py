@@ -6,9 +6,7 @@ python -m tasks.contrastive.nli --preset intermediate --run-dir runs/intermediat
 
 import math
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -17,42 +15,23 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from minbert.errors import UserError
-from minbert.files import data_folder, data_path, expand_user, require_file
 from minbert.ragged import to_device
-from minbert.token_cache import Issue, ReaderReport, Row
-from minbert.train import cli, distributed, plan, start
+from minbert.train import cli, plan, start
 from minbert.train.loop import StepContext
 from minbert.train.plan import PlannedBatch
-from minbert.train.settings import DataSettings, Settings, flag, parse
-from minbert.train.start import InitialEncoder, OpenRun
+from minbert.train.settings import DataSettings, flag, parse
+from minbert.train.start import OpenRun
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files, write_replacements
 from tasks.contrastive import losses
 from tasks.contrastive.curriculum import shuffled_plan
-from tasks.contrastive.data import (
-    FileSettings,
-    TrainingRows,
-    cache_rows,
-    find_dev_pairs,
-    require_dev_pairs,
-    training_files,
-    with_dev_pairs,
-)
-from tasks.contrastive.step import (
-    ContrastiveModel,
-    ContrastiveTrainStep,
-    EncoderSettings,
-    Inputs,
-    Metrics,
-    RunSettings,
-    TrainingSettings,
-    fit_and_save,
-)
+from tasks.contrastive.data import find_dev_pairs, with_dev_pairs
+from tasks.contrastive.fit import fit_and_save
+from tasks.contrastive.pairs import PhraseFileSettings, find_pairs, find_phrases, read_pairs
+from tasks.contrastive.settings import EncoderSettings, RunSettings, StageOneSettings, TrainingSettings
+from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep, Inputs, Metrics
 from tasks.examples import Examples
 from tasks.presets import PRESETS
-from tasks.readers import kind_of, open_as, senteval, text_key
 from tasks.readers.kinds import NLI_CLASSES, POLARITIES
-
-_ORIGINALS = ("snli_1.0/snli_1.0_train.jsonl", "multinli_1.0/multinli_1.0_train.jsonl")
 
 
 @dataclass(frozen=True)
@@ -66,30 +45,7 @@ class LossSettings:
 
 
 @dataclass(frozen=True)
-class NliFileSettings(FileSettings):
-    """Paths of the data. The hashes of the files identify a run, not their paths."""
-
-    nli_pairs: str = flag(
-        "",
-        "in place of nli/nli-pairs.tsv, else SNLI's and MultiNLI's originals: files of labelled NLI pairs, by commas",
-        metavar="FILES",
-    )
-
-
-@dataclass(frozen=True)
-class PhraseFileSettings(NliFileSettings):
-    """Paths of the data. The hashes of the files identify a run, not their paths."""
-
-    phrases: str = flag(
-        "",
-        "with --objective cross also classify single texts labelled 0 or 1: sst = the phrases of SST's training "
-        "sentences in SentEval's layout, negative or positive; or a file",
-        metavar="sst|FILE",
-    )
-
-
-@dataclass(frozen=True)
-class NliSettings(Settings):
+class NliSettings(StageOneSettings):
     """All settings of this command."""
 
     encoder: EncoderSettings
@@ -101,6 +57,7 @@ class NliSettings(Settings):
     run: RunSettings
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.encoder.projection != "none":
             raise UserError("--projection belongs to contrastive losses: this command has none")
         if self.loss.objective == "softmax":
@@ -111,7 +68,6 @@ class NliSettings(Settings):
                 "--objective cross trains no sentence embeddings, so --sts-dev cannot select a checkpoint: use --keep "
                 "last, without --patience"
             )
-        require_dev_pairs(self)
 
 
 @dataclass(frozen=True)
@@ -168,96 +124,6 @@ def classification(logits: Tensor, labels: Tensor) -> Metrics:
     """Cross entropy and accuracy of logits [B, classes] and labels [B]."""
     accuracy = (logits.detach().argmax(1) == labels).float().mean()
     return {"loss": F.cross_entropy(logits, labels), "accuracy": accuracy}
-
-
-def find_pairs(files: NliFileSettings) -> list[Path]:
-    """The files of labelled pairs. Raises `UserError` if one is missing or has another header."""
-    paths = training_files(files.nli_pairs, files.data, "nli-pairs.tsv", *_ORIGINALS)
-    # of the originals one is enough
-    if not files.nli_pairs and paths[0].name != "nli-pairs.tsv":
-        originals = (paths[0].parent.parent / name for name in _ORIGINALS)
-        paths = [path for path in originals if path.is_file()]
-    for path in paths:
-        kind_of(path, ("nli",))
-    return paths
-
-
-def find_phrases(files: PhraseFileSettings) -> list[Path]:
-    """The file of `--phrases`, if it is given. Raises `UserError` if it is missing or has another header."""
-    if not files.phrases:
-        return []
-    path = expand_user(files.phrases)
-    if files.phrases == "sst":
-        (name,) = senteval.CLASSIFICATION["SST2"][1]["train"]
-        path = senteval.root(data_folder(files.data)) / name
-    kind_of(require_file(path), ("single",))
-    return [path]
-
-
-def read_pairs(pairs: list[Path], phrases: list[Path], data: str, encoder: InitialEncoder) -> TrainingRows:
-    """Labelled pairs, then phrases as pairs without a second text; `data` is the data folder as `--data` gives it."""
-    evaluated = _sst_files(data) if phrases else []
-    paths = [*pairs, *phrases]
-    prefixes = [f"{path.name}:" if len(paths) > 1 else "" for path in paths]
-
-    def rows() -> Iterator[Row | Issue | ReaderReport]:
-        files = [open_as(path, "nli", "train") for path in pairs]
-        opened = [data.rows_and_issues() for data in files]
-        for path in phrases:
-            texts = open_as(path, "single", "train", classes=len(POLARITIES))
-            files.append(texts)
-            opened.append(list(_as_pairs(texts.rows_and_issues(), evaluated)))
-        yield {"other_splits": sum(data.other_splits for data in files)}
-        for file_rows, prefix in zip(opened, prefixes, strict=True):
-            for row in file_rows:
-                if isinstance(row, Issue):
-                    yield replace(row, reason=f"{prefix} {row.reason}".strip())
-                else:
-                    yield replace(row, id=f"{prefix}{row.id}")
-
-    rule = ["nli", *prefixes]
-    if phrases:
-        rule.append("phrases")
-    tokenizer = encoder.tokenizer
-    cache, files = cache_rows(paths, rows(), rule, tokenizer, further=evaluated)
-    entry = {**cache.manifest_entry(), "files": files}
-    # the first file's, in place of which `files` names all
-    del entry["file"], entry["sha256"]
-    return TrainingRows(Examples(cache, tokenizer.cls, tokenizer.sep, encoder.max_length), entry)
-
-
-def _sst_files(data: str) -> list[Path]:
-    """The course's dev and test files of SST; phrases that equal one of their sentences are skipped.
-
-    Warns for each file that does not exist.
-    """
-    folder = data_path(data)
-    paths = []
-    for name in ("ids-sst-dev.csv", "ids-sst-test-student.csv"):
-        existing = [path for path in (folder / "course" / name, folder / name) if path.is_file()]
-        if existing:
-            paths.append(existing[0])
-        else:
-            distributed.note(f"--phrases: {folder} has no {name}, so phrases that equal its sentences are not skipped")
-    return paths
-
-
-def _as_pairs(rows: list[Row | Issue], evaluated: list[Path]) -> Iterator[Row | Issue]:
-    """Single texts as pairs without a second text, their classes after those of NLI.
-
-    Skips those that equal, by `readers.text_key`, a sentence of the files in `evaluated`.
-    """
-    file_of_text = {}
-    for path in evaluated:
-        for sentence in open_as(path, "single", "test").rows:
-            file_of_text[text_key(sentence.texts[0])] = path.name
-    for row in rows:
-        if isinstance(row, Issue):
-            yield row
-        elif file_of_text and (name := file_of_text.get(text_key(row.texts[0]))):
-            yield Issue(row.line, f"equals a sentence of {name}")
-        else:
-            yield replace(row, texts=(*row.texts, ""), label=len(NLI_CLASSES) + row.label)
 
 
 def main() -> None:

@@ -14,23 +14,23 @@ from torch import Tensor
 from minbert.errors import UserError
 from minbert.train import cli, distributed, plan, start
 from minbert.train.plan import PlannedBatch
-from minbert.train.settings import Settings, flag, names_in, parse, require_range
+from minbert.train.settings import flag, names_in, parse, require_range
 from minbert.train.start import OpenRun
 from tasks.augment.punctuation import Punctuation
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files, write_replacements
 from tasks.contrastive import corpora, losses
 from tasks.contrastive.curriculum import shuffled_plan
-from tasks.contrastive.data import FileSettings, find_dev_pairs, require_dev_pairs, with_dev_pairs
-from tasks.contrastive.step import (
-    ContrastiveModel,
-    ContrastiveTrainStep,
+from tasks.contrastive.data import find_dev_pairs, with_dev_pairs
+from tasks.contrastive.fit import fit_and_save
+from tasks.contrastive.settings import (
     EncoderSettings,
+    FileSettings,
     InBatchTrainingSettings,
-    Metrics,
     RunSettings,
-    fit_and_save,
-    require_negatives,
+    StageOneSettings,
 )
+from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep, Metrics
+from tasks.contrastive.unique_batches import sentence_numbers
 from tasks.presets import PRESETS
 
 
@@ -58,7 +58,7 @@ class LossSettings:
 
 
 @dataclass(frozen=True)
-class SimcseSettings(Settings):
+class SimcseSettings(StageOneSettings):
     """All settings of this command."""
 
     encoder: EncoderSettings
@@ -70,8 +70,8 @@ class SimcseSettings(Settings):
     run: RunSettings
 
     def __post_init__(self) -> None:
-        require_negatives(self.training)
-        require_dev_pairs(self)
+        super().__post_init__()
+        self.training.require_negatives()
         if self.loss.marks_most and self.synonyms.used:
             raise UserError("--synonyms and --marks-most exclude each other: both rewrite a text")
 
@@ -125,14 +125,14 @@ def train(run: OpenRun[SimcseSettings]) -> None:
     find_dev_pairs(options.files)
     resources = synonym_files(options)
     initial = start.load_initial_encoder(options.encoder, run.device)
-    rows_read = corpora.read_texts(options.data, options, initial)
+    rows_read = corpora.read_texts(options.data, options.files.data, training.seed, initial)
     data = with_dev_pairs(rows_read, options, initial, noun="texts", unlabelled=True)
     rows = plan.random_subset(len(data.train), 0, training.seed)  # --limit has been applied to the texts
-    steps = shuffled_plan(rows, training, training.texts_apart(data.train))
+    texts = sentence_numbers(data.train) if training.unique_batches else None
+    steps = shuffled_plan(rows, training, texts)
 
     # train on them
-    pooler = "pooler" if options.encoder.projection == "kept" else initial.pooler
-    model = ContrastiveModel(initial.model, pooler, seed=training.seed, projection=options.encoder.projection)
+    model = ContrastiveModel(initial.model, initial.pooler, seed=training.seed, projection=options.encoder.projection)
     augment = synonym_augmentation(options, {"nli": data.train}, initial.tokenizer, steps, run.folder.path)
     if options.loss.marks_most:
         augment = Punctuation(initial.tokenizer, training.seed, options.loss.marks_most, options.loss.marks)

@@ -9,6 +9,18 @@ from itertools import chain, islice
 
 import numpy as np
 
+from tasks.examples import Examples
+
+
+def sentence_numbers(examples: Examples) -> np.ndarray:
+    """A number for every text, int64 [rows, k], equal for those that the encoder sees as one."""
+    numbers: dict[tuple[int, ...], int] = {}
+    texts = np.empty((len(examples), examples.cache.num_texts), dtype=np.int64)
+    for row in range(len(examples)):
+        for column in range(examples.cache.num_texts):
+            texts[row, column] = numbers.setdefault(tuple(examples.sentence(row, column)), len(numbers))
+    return texts
+
 
 def separate_repeats(batches: Sequence[np.ndarray], limits: Sequence[int], texts: np.ndarray) -> list[np.ndarray]:
     """The batches with rows exchanged, so that no anchor or positive stands in two rows of a batch.

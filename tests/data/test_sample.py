@@ -16,8 +16,8 @@ from data.check import read_files
 from tasks.augment import wordnet
 from tasks.augment.wordnet import TAGGER, WORDNET, WordNet
 from tasks.benchmarks import sets, transfer
-from tasks.contrastive import corpora, data, nli, triplets
-from tasks.contrastive.nli import PhraseFileSettings
+from tasks.contrastive import corpora, data, pairs, triplets
+from tasks.contrastive.pairs import PhraseFileSettings
 from tasks.presets import PRESETS
 from tasks.readers import senteval
 
@@ -61,8 +61,8 @@ def test_presets_find_their_files(command: str, preset: str) -> None:
     if "texts" in values:
         assert corpora.find_texts([values["texts"]], str(SAMPLE)).files
     elif "objective" in values:
-        assert nli.find_pairs(files)
-        assert bool(nli.find_phrases(files)) == ("phrases" in values)
+        assert pairs.find_pairs(files)
+        assert bool(pairs.find_phrases(files)) == ("phrases" in values)
     else:
         assert triplets.find_triplets("", str(SAMPLE)).num_texts == 3
 

@@ -20,7 +20,7 @@ import tokenizers  # noqa: F401
 import torch.fx.experimental.symbolic_shapes  # noqa: F401  (torch imports it, and sympy, for an empty tensor)
 
 import minbert.train.start  # noqa: F401
-import tasks.contrastive.step
+import tasks.contrastive.fit
 import tasks.registry  # noqa: F401
 from minbert.optimizer import AdamW
 from minbert.train import cli, loop, run

@@ -24,7 +24,7 @@ from tasks.contrastive.curriculum import (
     plan,
     sort,
 )
-from tasks.contrastive.step import TrainingSettings
+from tasks.contrastive.settings import TrainingSettings
 from tests.tasks.contrastive.test_unique_batches import clashes
 
 POWERS = [0.5, 1.0, 2.0]

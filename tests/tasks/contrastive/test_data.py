@@ -13,7 +13,8 @@ import pytest
 from minbert import UserError
 from minbert.files import sha256_of
 from minbert.tokenizer import Tokenizer
-from tasks.contrastive.data import DevSets, FileSettings, count_in_scored_sets, read_dev_pairs
+from tasks.contrastive.data import DevSets, count_in_scored_sets, read_dev_pairs
+from tasks.contrastive.settings import FileSettings
 from tests.tasks.contrastive.conftest import texts_of, write
 
 Read = Callable[..., DevSets]

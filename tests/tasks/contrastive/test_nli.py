@@ -18,15 +18,8 @@ from minbert import UserError
 from minbert.bert import BertModel
 from minbert.train.start import InitialEncoder
 from tasks.contrastive.data import TrainingRows
-from tasks.contrastive.nli import (
-    CrossTrainStep,
-    NliFileSettings,
-    PhraseFileSettings,
-    SoftmaxTrainStep,
-    find_pairs,
-    find_phrases,
-    read_pairs,
-)
+from tasks.contrastive.nli import CrossTrainStep, SoftmaxTrainStep
+from tasks.contrastive.pairs import NliFileSettings, PhraseFileSettings, find_pairs, find_phrases, read_pairs
 from tasks.contrastive.step import ContrastiveModel
 from tasks.examples import Examples
 from tests.tasks.contrastive.conftest import (

@@ -1,0 +1,100 @@
+"""The settings that all commands of stage one have."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from minbert.errors import UserError
+from minbert.train import settings
+from minbert.train.settings import DataSettings, Settings, flag, require_range
+from tasks.augment.synonyms import SynonymFileSettings, SynonymSettings
+
+NO_PAIRS = "none"
+"""The value of `--sts-dev` without scored pairs."""
+
+
+@dataclass(frozen=True)
+class EncoderSettings(settings.EncoderSettings):
+    """The encoder that training starts from, and how its vectors are read."""
+
+    max_length: int = flag(32, "longest sentence in tokens (0: as many as the encoder has positions)")
+    projection: Literal["none", "training", "kept"] = flag(
+        "none",
+        "a new layer tanh(W x + b) over [CLS]: training = in training only (unsupervised SimCSE); kept = evaluated"
+        " with the encoder and saved as its pooler (supervised SimCSE)",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.projection != "none" and self.pooler != "cls":
+            raise UserError(f"--projection {self.projection} is over [CLS]: it needs --pooler cls")
+
+
+@dataclass(frozen=True)
+class TrainingSettings(settings.TrainingSettings):
+    """Training, evaluation and the selection of the final weights."""
+
+    metric: ClassVar[str] = "spearman"
+
+    correct_bias: bool = flag(True, "Adam's bias correction; without it the first updates are larger (ConSERT's code)")
+    chunk: int = flag(
+        0,
+        "encode a batch in chunks of N sentences, in two passes: the same gradient with less memory (the extra pass of "
+        "an adversarial view is not divided)",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_range(self, "chunk", 0)
+
+
+@dataclass(frozen=True)
+class InBatchTrainingSettings(TrainingSettings):
+    """Training with in-batch negatives."""
+
+    unique_batches: bool = flag(
+        True, "a text stands in one row of a batch, as it would be a negative of itself: other rows go to later batches"
+    )
+
+    def require_negatives(self) -> None:
+        """Raises `UserError` if a batch has no second row, whose texts are the in-batch negatives of the first."""
+        if self.batch_size < 2:
+            raise UserError("--batch-size 1: a contrastive batch needs a second row for its in-batch negatives")
+
+
+@dataclass(frozen=True)
+class FileSettings(SynonymFileSettings):
+    """Paths of the data. The hashes of the files identify a run, not their paths."""
+
+    sts_dev: str = flag(
+        "course",
+        "scored pairs for evaluation and selection: stsb = STS-B's own dev set in SentEval's layout; course = "
+        "course/sts-dev.csv; zh = the mean over the available Chinese dev sets; none = no pairs, with --keep last; or "
+        "a file",
+        metavar="NAME|FILE",
+    )
+
+
+@dataclass(frozen=True)
+class RunSettings(settings.RunSettings):
+    """The run's folder, its checkpoints and its log."""
+
+    run_dir: str = flag("runs/cbcl", "folder of the run: new, or empty, except with --resume", metavar="DIR")
+
+
+class StageOneSettings(Settings):
+    """The groups that every command has. It adds its own, and names all of them in the order of its help."""
+
+    encoder: EncoderSettings
+    data: DataSettings
+    synonyms: SynonymSettings
+    training: TrainingSettings
+    files: FileSettings
+    run: RunSettings
+
+    def __post_init__(self) -> None:
+        if self.files.sts_dev != NO_PAIRS:
+            return
+        if self.training.keep == "best":
+            raise UserError("--sts-dev none and --keep best exclude each other: without pairs use --keep last")
+        if self.training.patience:
+            raise UserError("--sts-dev none and --patience exclude each other: without pairs use --patience 0")
