@@ -111,7 +111,9 @@ def synonym_files(options: SynonymOptions) -> InputFiles:
 
 def keep_file(files: SynonymFileSettings) -> Path:
     """The list of words to keep. Raises `UserError` if there is no such file."""
-    return require_file(expand_user(files.synonyms_keep), "--synonyms-keep") if files.synonyms_keep else KEEP
+    if not files.synonyms_keep:
+        return KEEP
+    return require_file(expand_user(files.synonyms_keep), "--synonyms-keep")
 
 
 def words_of(path: Path) -> frozenset[str]:
@@ -146,12 +148,6 @@ def synonym_augmentation(
         f"{', '.join(pairs[:EXAMPLES_SHOWN])}"
     )
     return Synonyms(settings, options.training, tokenizer, tagged, sets, steps, run / "synonyms")
-
-
-def write_replacements(augment: Augmentation[Any]) -> None:
-    """Write what method 3 replaces in the whole plan to the run's folder, once it has begun; nothing for the others."""
-    if isinstance(augment, Synonyms) and augment.settings.synonyms == "3" and distributed.rank() == 0:
-        augment.write_replacements()
 
 
 def first_replacements(tagged: Tagged, texts: Sequence[str]) -> dict[str, str]:
@@ -243,7 +239,9 @@ def in_case(word: str, like: str) -> str:
     """`word` in the letter case of `like`: `large`, `Large` or `LARGE`. Its own capitals (`USA`) are kept."""
     if like.isupper() and len(like) > 1:
         return word.upper()
-    return word[0].upper() + word[1:] if like[0].isupper() else word
+    if like[0].isupper():
+        return word[0].upper() + word[1:]
+    return word
 
 
 @dataclass
@@ -263,28 +261,34 @@ class Synonyms:
     sets: Mapping[str, Examples]
     steps: Plan
     folder: Path
-    _rewritten: dict[str, tuple[int, Ids]] = field(default_factory=dict, repr=False)
+    # methods 1 and 2: the new texts of each set, and the epoch that they are of
+    _rewritten: dict[str, Ids] = field(default_factory=dict, repr=False)
+    _epoch_of_set: dict[str, int] = field(default_factory=dict, repr=False)
 
     def __call__(self, examples: E, batch: PlannedBatch) -> E:
         """The examples with the texts changed for this step."""
-        epoch = self._epoch(batch)
         if self.settings.synonyms == "3":
             new_texts = {}
-            for key, (text, changes) in self._changes_of_batch(examples.cache, batch, epoch).items():
+            for key, (text, changes) in self.changes_of_batch(examples.cache, batch).items():
                 new_texts[key] = splice(text, changes)
             return examples.changed(self._tokenised(new_texts))
-        if self._rewritten.get(batch.task, (0, {}))[0] != epoch:
-            self._rewritten[batch.task] = epoch, self._rewrite(examples.cache, batch.task, epoch)
-        return examples.changed(self._rewritten[batch.task][1])
+        name = batch.task
+        epoch = self._epoch(batch)
+        if self._epoch_of_set.get(name) != epoch:
+            self._rewritten[name] = self._rewrite(examples.cache, name, epoch)
+            self._epoch_of_set[name] = epoch
+        return examples.changed(self._rewritten[name])
 
     def _epoch(self, batch: PlannedBatch) -> int:
         """The epoch, from 1, that sets the rate of replacement: the current one if it grows, else the last."""
         epochs = self.training.epochs
-        # Modulo, because sequential plans number epochs over all tasks.
-        return batch.epoch % epochs + 1 if self.settings.synonyms_grow else epochs
+        if not self.settings.synonyms_grow:
+            return epochs
+        # modulo, because sequential plans number epochs over all tasks
+        return batch.epoch % epochs + 1
 
-    def _changes_of_batch(
-        self, cache: TokenCache, batch: PlannedBatch, epoch: int
+    def changes_of_batch(
+        self, cache: TokenCache, batch: PlannedBatch
     ) -> dict[tuple[int, int], tuple[str, list[Change]]]:
         """Method 3: the texts of a batch that change, each with its changes; it is augmented with probability p."""
         seed = self.training.seed
@@ -293,7 +297,7 @@ class Synonyms:
             return {}
         count = 1
         if self.settings.synonyms_grow:
-            count = max(1, MOST_ADJECTIVES * epoch // self.training.epochs)
+            count = max(1, MOST_ADJECTIVES * self._epoch(batch) // self.training.epochs)
         changes_of_texts = {}
         for row in batch.rows.tolist():
             for column in range(cache.num_texts):
@@ -312,32 +316,6 @@ class Synonyms:
                     changes_of_texts[row, column] = text, changes
         return changes_of_texts
 
-    def write_replacements(self) -> None:
-        """Method 3: write a table of each set's replacements over the whole plan, the most frequent first.
-
-        A line has a word, its synonym, how often it is replaced by it, and the text in which this comes first. Nothing
-        is written if the tables exist, as in a run that is resumed.
-        """
-        if all((self.folder / f"{name}.tsv").exists() for name in self.sets):
-            return
-        distributed.say(f"what synonyms replace in {self.steps.total:,} steps is written to {self.folder}")
-        counts: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in self.sets}
-        first_texts: dict[tuple[str, str, str], str] = {}
-        for number in range(self.steps.total):
-            batch = self.steps.at(number)
-            name = batch.task
-            changed = self._changes_of_batch(self.sets[name].cache, batch, self._epoch(batch))
-            for text, changes in changed.values():
-                for change in changes:
-                    pair = text[change.start : change.end].lower(), change.new.lower()
-                    counts[name][pair] += 1
-                    first_texts.setdefault((name, *pair), text)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for name, count in counts.items():
-            lines = [(*pair, times, first_texts[name, *pair]) for pair, times in count.most_common()]
-            table = pd.DataFrame(lines, columns=["before", "after", "times", "first text"])
-            write_atomic(self.folder / f"{name}.tsv", table.to_csv(sep="\t", index=False, lineterminator="\n"))
-
     def _rewrite(self, cache: TokenCache, name: str, epoch: int) -> Ids:
         """Methods 1 and 2: the new texts of a set. Writes a table with one line per text, changed or not."""
         seed = self.training.seed
@@ -354,13 +332,46 @@ class Synonyms:
                 new_texts[row, column] = new_text
         if distributed.rank() == 0:
             suffix = f"-epoch-{epoch}" if self.settings.synonyms_grow else ""
-            table = pd.DataFrame(lines, columns=["id", "column", "before", "after"])
-            self.folder.mkdir(parents=True, exist_ok=True)
-            write_atomic(self.folder / f"{name}{suffix}.tsv", table.to_csv(sep="\t", index=False, lineterminator="\n"))
+            _write_table(self.folder / f"{name}{suffix}.tsv", ["id", "column", "before", "after"], lines)
         return self._tokenised(new_texts)
 
     def _tokenised(self, texts: Mapping[tuple[int, int], str]) -> Ids:
         return dict(zip(texts, self.tokenizer.encode(list(texts.values())), strict=True))
+
+
+def write_replacements(augment: Augmentation[Any]) -> None:
+    """Method 3: write a table of each set's replacements over the whole plan, the most frequent first.
+
+    A line has a word, its synonym, how often it is replaced by it, and the text in which this comes first. Nothing
+    is written if the tables exist, as in a run that is resumed. To be called once the run has begun: before, its folder
+    must stay as it is.
+    """
+    if not isinstance(augment, Synonyms) or augment.settings.synonyms != "3" or distributed.rank():
+        return
+    folder = augment.folder
+    steps = augment.steps
+    if all((folder / f"{name}.tsv").exists() for name in augment.sets):
+        return
+    distributed.say(f"what synonyms replace in {steps.total:,} steps is written to {folder}")
+    counts: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in augment.sets}
+    first_texts: dict[tuple[str, str, str], str] = {}
+    for number in range(steps.total):
+        batch = steps.at(number)
+        name = batch.task
+        for text, changes in augment.changes_of_batch(augment.sets[name].cache, batch).values():
+            for change in changes:
+                pair = text[change.start : change.end].lower(), change.new.lower()
+                counts[name][pair] += 1
+                first_texts.setdefault((name, *pair), text)
+    for name, count in counts.items():
+        lines = [(*pair, times, first_texts[name, *pair]) for pair, times in count.most_common()]
+        _write_table(folder / f"{name}.tsv", ["before", "after", "times", "first text"], lines)
+
+
+def _write_table(path: Path, columns: list[str], lines: list[Any]) -> None:
+    table = pd.DataFrame(lines, columns=columns)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, table.to_csv(sep="\t", index=False, lineterminator="\n"))
 
 
 def texts_of(cache: TokenCache) -> Iterator[str]:

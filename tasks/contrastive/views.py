@@ -122,7 +122,8 @@ class Shuffle(View):
 class TokenCutoff(View):
     """Sets int(L * rate) rows of each sentence's L x D embedding to zero."""
 
-    name, default = "token-cutoff", 0.15
+    name = "token-cutoff"
+    default = 0.15
 
     def hidden(self, x: Tensor, ragged: Ragged, streams: Streams) -> Tensor:
         """Rows drawn without replacement."""
@@ -137,7 +138,8 @@ class SpanCutoff(View):
     ConSERT did not use it and names no rate: the default is token cutoff's.
     """
 
-    name, default = "span-cutoff", 0.15
+    name = "span-cutoff"
+    default = 0.15
 
     def hidden(self, x: Tensor, ragged: Ragged, streams: Streams) -> Tensor:
         """The start of the run is uniform."""
@@ -151,7 +153,8 @@ class SpanCutoff(View):
 class FeatureCutoff(View):
     """Sets int(D * rate) columns of each sentence's L x D embedding to zero, the same ones in all its rows."""
 
-    name, default = "feature-cutoff", 0.2
+    name = "feature-cutoff"
+    default = 0.2
 
     def hidden(self, x: Tensor, ragged: Ragged, streams: Streams) -> Tensor:
         """Columns drawn without replacement."""
@@ -166,7 +169,8 @@ class FeatureCutoff(View):
 class Dropout(View):
     """Sets int(L * D * rate) single entries of each sentence's L x D embedding to zero, without rescaling the rest."""
 
-    name, default = "dropout", 0.2
+    name = "dropout"
+    default = 0.2
 
     def hidden(self, x: Tensor, ragged: Ragged, streams: Streams) -> Tensor:
         """Entries drawn without replacement."""
@@ -186,7 +190,8 @@ class Adversarial(View):
     ConSERT's text names no size: the default is --noise_norm of the released main.py.
     """
 
-    name, default = "adversarial", 1.0
+    name = "adversarial"
+    default = 1.0
 
 
 KINDS: dict[str, type[View]] = {
