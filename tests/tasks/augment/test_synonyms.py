@@ -19,6 +19,7 @@ from minbert.tokenizer import Tokenizer
 from minbert.train.plan import Plan, PlannedBatch
 from minbert.train.settings import TrainingSettings
 from tasks.augment.synonyms import (
+    KEEP,
     SynonymFileSettings,
     SynonymSettings,
     synonym_augmentation,
@@ -62,7 +63,7 @@ def augmentation(tokenizer: Tokenizer, tmp_path: Path) -> Make:
     """A function that makes the augmentation of sets by a method; it writes into this test's folder."""
 
     def make(
-        method: str,
+        method: Any,
         sets: Any,
         p: float = 1.0,
         *,
@@ -72,10 +73,11 @@ def augmentation(tokenizer: Tokenizer, tmp_path: Path) -> Make:
         steps: Plan | None = None,
         keep: str = "",
     ) -> Any:
-        settings = SynonymSettings(synonyms=method, synonyms_p=p, synonyms_grow=grow)  # type: ignore[arg-type]
-        training = TrainingSettings(seed=seed, epochs=epochs)
-        files = SynonymFileSettings(synonyms_keep=keep)
-        options = SimpleNamespace(synonyms=settings, training=training, files=files)
+        options = SimpleNamespace(
+            synonyms=SynonymSettings(synonyms=method, synonyms_p=p, synonyms_grow=grow),
+            training=TrainingSettings(seed=seed, epochs=epochs),
+            files=SynonymFileSettings(synonyms_keep=keep),
+        )
         sets = sets if isinstance(sets, dict) else {"nli": sets}
         return synonym_augmentation(options, sets, tokenizer, steps or Plan([], lambda epoch: []), tmp_path)
 
@@ -204,18 +206,22 @@ def test_own_list_replaces_published(opened: Make, augmentation: Make, texts_of:
         before = ROWS[row][column].split()
         changed |= {before[index] for index in changed_words(ROWS[row][column], after)}
     assert changed == set(OTHERS) - {"happy"}
+    assert {"gay", "toilet", "homo", "crapper"} <= words_of(KEEP)
 
-    options = SimpleNamespace(synonyms=SynonymSettings("1"), files=SynonymFileSettings())
-    published = synonym_files(options)["words that synonyms keep"]
-    assert {"gay", "toilet", "homo", "crapper"} <= words_of(published[0])
-    options.files = SynonymFileSettings(synonyms_keep=str(keep))
-    assert synonym_files(options)["words that synonyms keep"] == (keep, sha256_of(keep))
-    options.files = SynonymFileSettings(synonyms_keep=str(tmp_path / "missing"))
+
+def test_list_of_words_is_found(tmp_path: Path) -> None:
+    def files(method: Any, keep: str) -> Any:
+        options = SimpleNamespace(synonyms=SynonymSettings(method), files=SynonymFileSettings(synonyms_keep=keep))
+        return synonym_files(options).get("words that synonyms keep")
+
+    own = tmp_path / "keep.txt"
+    own.write_text("happy\n")
+    assert files("1", "") == (KEEP, sha256_of(KEEP))
+    assert files("1", str(own)) == (own, sha256_of(own))
     with pytest.raises(UserError, match=r"--synonyms-keep .*missing: no such file"):
-        synonym_files(options)
-    options.synonyms = SynonymSettings("none")
+        files("1", str(tmp_path / "missing"))
     with pytest.raises(UserError, match="--synonyms-keep needs --synonyms"):
-        synonym_files(options)
+        files("none", str(own))
 
 
 @pytest.mark.parametrize(("method", "words"), [("1", set(OTHERS)), ("2", set(OTHERS) - {"chase"})])

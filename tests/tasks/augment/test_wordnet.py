@@ -112,16 +112,6 @@ def test_lemma_fits_the_form(wordnet_of: Make) -> None:
         assert words.lemma(word, tag_) == (None if lemma == "-" else lemma), word
 
 
-def test_synonyms_share_a_synset(wordnet_of: Make) -> None:
-    words = wordnet_of(
-        sense("a", "big", "large"), sense("a", "big", "prominent"), sense("n", "big", "giant"), senses="all"
-    )
-    assert words.synonyms("big", "a") == ["large", "prominent"]
-    assert words.synonyms("large", "a") == ["big"]
-    assert words.synonyms("big", "n") == ["giant"]
-    assert words.synonyms("big", "v") == words.synonyms("small", "a") == []
-
-
 def test_first_sense_is_most_frequent(wordnet_of: Make) -> None:
     """With WordNet's counts: a man is no serviceman; of a word without counts the first sense is taken."""
     words = wordnet_of(
@@ -147,13 +137,16 @@ def test_kept_words_are_left_alone(wordnet_of: Make) -> None:
 
 
 def test_all_senses_add_rare_ones(wordnet_of: Make) -> None:
+    """The most frequent sense first; a word of another part of speech is none."""
     senses = (
+        sense("a", "large", "expectant", counts=[0, 3]),
         sense("a", "large", "big", counts=[80, 9]),
         sense("a", "large", "broad", "great big", counts=[20, 0, 0]),
-        sense("a", "large", "expectant", counts=[0, 3]),
+        sense("n", "large", "size"),
     )
     assert wordnet_of(*senses).synonyms("large", "a") == ["big"]
     assert wordnet_of(*senses, senses="all").synonyms("large", "a") == ["big", "broad", "great big", "expectant"]
+    assert wordnet_of(*senses).synonyms("large", "v") == wordnet_of(*senses).synonyms("small", "a") == []
 
 
 def test_slurs_and_names_are_no_synonyms(wordnet_of: Make) -> None:

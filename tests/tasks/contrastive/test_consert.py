@@ -60,22 +60,24 @@ def test_views_loss_is_equation_1(
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 8])
-@pytest.mark.parametrize("objective", ["views", "joint"])
+@pytest.mark.parametrize(
+    ("kind", "rows", "options"),
+    [
+        (ViewsTrainStep, "unlabelled", LossSettings(views="feature-cutoff:0.2,dropout:0.2")),
+        (JointTrainStep, "labelled", LossSettings(objective="joint", views="shuffle,adversarial:0.5")),
+    ],
+)
 def test_chunks_draw_the_same_views(
-    model: ContrastiveModel, unlabelled: Examples, labelled: Examples, objective: str, chunk: int
+    model: ContrastiveModel,
+    request: pytest.FixtureRequest,
+    kind: type[ViewsTrainStep],
+    rows: str,
+    options: LossSettings,
+    chunk: int,
 ) -> None:
-    whole: ViewsTrainStep
-    in_chunks: ViewsTrainStep
-    if objective == "views":
-        options = LossSettings(views="feature-cutoff:0.2,dropout:0.2", temperature=0.1)
-        whole = ViewsTrainStep(unlabelled, loss_settings=options)
-        in_chunks = ViewsTrainStep(unlabelled, chunk=chunk, loss_settings=options)
-    else:
-        options = LossSettings(objective="joint", views="shuffle,adversarial:0.5", temperature=0.1)
-        whole = JointTrainStep(labelled, loss_settings=options)
-        in_chunks = JointTrainStep(labelled, chunk=chunk, loss_settings=options)
-    metrics, gradients = run_step(whole, model, ROWS)
-    chunk_metrics, chunk_gradients = run_step(in_chunks, model, ROWS)
+    examples = request.getfixturevalue(rows)
+    metrics, gradients = run_step(kind(examples, loss_settings=options), model, ROWS)
+    chunk_metrics, chunk_gradients = run_step(kind(examples, chunk=chunk, loss_settings=options), model, ROWS)
     assert chunk_metrics["loss"].item() == pytest.approx(metrics["loss"].item(), rel=1e-6)
     for name, gradient in gradients.items():
         torch.testing.assert_close(chunk_gradients[name], gradient, atol=1e-5, rtol=0, msg=name)

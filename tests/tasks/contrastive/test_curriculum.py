@@ -4,7 +4,6 @@ python -m pytest --import-mode=importlib tests/tasks/contrastive/test_curriculum
 """
 
 import math
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -50,13 +49,9 @@ def test_difficulty_follows_the_papers(pairs: list[tuple[float, float]], margin:
     assert difficulty(positive, negative, margin).tolist() == expected
 
 
-def test_difficulty_takes_any_numbers() -> None:
-    assert difficulty(np.float32([0.9, 0.5]), np.float32([0.1, 0.6]), 0.2).tolist() == [0, 2]
-    assert difficulty([0.9], [0.1], 0.2).tolist() == [0]
+def test_undefined_similarity_is_refused() -> None:
     with pytest.raises(UserError, match="not finite"):
         difficulty(np.array([0.1, math.nan]), np.zeros(2), 0.2)
-    with pytest.raises(AssertionError):
-        difficulty(np.zeros(2), np.zeros((2, 1)), 0.2)
 
 
 @pytest.mark.parametrize("power", POWERS)
@@ -69,40 +64,8 @@ def test_pacing_is_the_exact_floor(power: float, epochs: int, size: int) -> None
         assert count**2 * epochs**double <= epoch**double * size**2 < (count + 1) ** 2 * epochs**double
 
 
-@given(st.integers(1, 30), st.integers(0, 10_000), st.floats(0.01, 5))
-def test_pacing_rises_to_all_triplets(epochs: int, size: int, power: float) -> None:
-    values = [eligible(epoch, epochs, size, power) for epoch in range(1, epochs + 1)]
-    assert values == sorted(values)
-    assert values[-1] == size
-    assert all(isinstance(value, int) and 0 <= value <= size for value in values)
-
-
-@given(st.integers(1, 60), st.integers(1, 6), st.integers(1, 12), st.sampled_from([0.0, *POWERS]), st.integers(0, 99))
-def test_epoch_covers_its_prefix_once(size: int, epochs: int, batch: int, power: float, seed: int) -> None:
-    order = np.random.default_rng(seed).permutation(size) + 1000
-    schedule = plan(order, epochs=epochs, batch_size=batch, seed=seed, pacing_exponent=power)
-    for epoch, length in enumerate(schedule.lengths):
-        first = schedule.ends[epoch] - length
-        batches = [schedule.at(step) for step in range(first, first + length)]
-        wanted = size if power == 0 else eligible(epoch + 1, epochs, size, power)
-        prefix = max(wanted, min(batch, size))  # one batch at least
-        drawn = [row for batch_of_step in batches for row in batch_of_step.rows.tolist()]
-        assert sorted(drawn) == sorted(order[:prefix].tolist())
-        assert [len(batch_of_step.rows) for batch_of_step in batches[:-1]] == [batch] * (length - 1)
-
-
 def rows_by_step(schedule: Plan) -> list[list[int]]:
     return [schedule.at(step).rows.tolist() for step in range(schedule.total)]
-
-
-@given(st.lists(st.integers(0, 3), max_size=40), st.integers(0, 99), st.sampled_from(["curriculum", "anti", "random"]))
-def test_every_order_is_a_permutation(values: list[int], seed: int, direction: str) -> None:
-    order = arrange(np.array(values, dtype=float), seed, direction)
-    assert sorted(order) == list(range(len(values)))
-    assert order.tolist() == arrange(np.array(values, dtype=float), seed, direction).tolist()
-    keys = [values[i] for i in order]
-    if direction != "random":
-        assert keys == sorted(values, reverse=direction == "anti")
 
 
 @pytest.mark.parametrize("direction", ["curriculum", "anti", "random"])
@@ -135,13 +98,6 @@ def test_batch_lies_in_growing_prefix(size: int, variant: dict) -> None:
 
 
 @given(st.integers(1, 60), variants)
-def test_plan_depends_on_arguments_alone(size: int, variant: dict) -> None:
-    first, again = plan(np.arange(size), **variant), plan(np.arange(size), **variant)
-    backwards = [again.at(step).rows.tolist() for step in reversed(range(again.total))]
-    assert rows_by_step(first) == backwards[::-1]
-
-
-@given(st.integers(1, 60), variants)
 def test_step_counts_are_those_promised(size: int, variant: dict) -> None:
     """With equal steps: step by step the batch sizes of the run without a curriculum. Else the two pacings agree."""
     schedule = plan(np.arange(size), **variant)
@@ -157,13 +113,17 @@ def test_step_counts_are_those_promised(size: int, variant: dict) -> None:
 
 @given(st.integers(1, 60), variants)
 def test_pacing_by_epoch_draws_evenly(size: int, variant: dict) -> None:
-    schedule = plan(np.arange(size), **(variant | {"pace_by": "epoch"}))
-    counts: dict[int, Counter] = {}
-    for step, rows in enumerate(rows_by_step(schedule)):
-        epoch, bound = schedule.at(step).epoch, limit(size, step, schedule, variant | {"pace_by": "epoch"})
-        count = counts.setdefault(epoch, Counter(dict.fromkeys(range(bound), 0)))
-        count.update(rows)
-        assert max(count.values()) - min(count.values()) <= 1
+    """An epoch draws every row of its prefix once; with equal steps it cycles them."""
+    variant = variant | {"pace_by": "epoch"}
+    schedule = plan(np.arange(size), **variant)
+    step = 0
+    for length in schedule.lengths:
+        prefix = limit(size, step, schedule, variant)
+        rows = np.concatenate([schedule.at(step + number).rows for number in range(length)])
+        counts = np.bincount(rows, minlength=prefix)
+        assert len(counts) == prefix and np.ptp(counts) <= 1
+        assert len(rows) == (size if variant["equal_steps"] else prefix)
+        step += length
 
 
 def test_pacing_by_step_draws_evenly() -> None:
@@ -187,29 +147,6 @@ def test_sorted_passes_keep_the_order() -> None:
     assert grown[:4] == [[0, 1, 2, 3], [0, 1, 2, 3], [4, 5, 0, 1], [2, 3, 4, 5]], "a prefix of 4, 4, 6 and 8 rows"
 
 
-@pytest.mark.parametrize("columns", [1, 2, 3])
-@given(st.integers(1, 60), variants, st.integers(0, 99))
-def test_unique_batches_keep_the_plan(columns: int, size: int, variant: dict, seed: int) -> None:
-    """Sizes, the rows of an epoch and what is eligible at each step stay; no batch has more repeats than before."""
-    ranks = np.random.default_rng(seed).permutation(size)
-    texts = np.random.default_rng(seed).integers(0, 4 * size, (size, columns))
-    order = np.argsort(ranks)
-    plain = plan(order, **variant)
-    unique = plan(order, **variant, texts=texts)
-    assert unique.lengths == plain.lengths
-    rows_of_epoch: dict[int, list[list[int]]] = {}
-    for step, (before, after) in enumerate(zip(rows_by_step(plain), rows_by_step(unique), strict=True)):
-        assert len(after) == len(before) and len(set(after)) == len(after)
-        assert max(ranks[after]) < limit(size, step, plain, variant)
-        epochs = rows_of_epoch.setdefault(plain.at(step).epoch, [[], []])
-        epochs[0] += before
-        epochs[1] += after
-    assert all(sorted(before) == sorted(after) for before, after in rows_of_epoch.values())
-    backwards = plan(order, **variant, texts=texts)
-    again = [backwards.at(step).rows.tolist() for step in reversed(range(backwards.total))]
-    assert again[::-1] == rows_by_step(unique), "a function of seed and epoch, as a resumed run needs"
-
-
 @pytest.mark.parametrize("pace_by", ["epoch", "step"])
 @pytest.mark.parametrize("columns", [1, 2, 3])
 def test_no_text_is_its_own_negative(columns: int, pace_by: str) -> None:
@@ -219,18 +156,6 @@ def test_no_text_is_its_own_negative(columns: int, pace_by: str) -> None:
     before = [clashes(rows, texts) for rows in rows_by_step(plan(np.arange(300), **options))]
     after = [clashes(rows, texts) for rows in rows_by_step(plan(np.arange(300), **options, texts=texts))]
     assert sum(before) > 10 and sum(after) == 0
-
-
-def test_texts_of_many_rows_stay() -> None:
-    """A text in 7 rows cannot be apart in 5 batches; the texts 1 to 5, of two rows each, are."""
-    numbers = np.array([0] * 7 + [1, 2, 3, 4, 5] * 2)
-    for seed in range(20):
-        options = {"epochs": 1, "batch_size": 4, "seed": seed, "pacing_exponent": 0.0}
-        rows = rows_by_step(plan(np.arange(17), **options, texts=numbers[:, None]))
-        assert sorted(row for batch in rows for row in batch) == list(range(17))
-        for batch in rows:
-            others = [number for number in numbers[batch] if number]
-            assert len(set(others)) == len(others)
 
 
 def test_mix_counts_rows_of_epochs() -> None:
@@ -277,7 +202,7 @@ def test_random_order_keeps_the_pacing() -> None:
     training = TrainingSettings(epochs=3, batch_size=4, seed=2)
     settings = CurriculumSettings(order="random", pacing_exponent=1.0)
     ordered, groups = sort(settings, rows, None, None, seed=2)
-    assert groups is None and ordered.tolist() != rows.tolist()
+    assert groups is None and ordered.tolist() != rows.tolist() == sorted(ordered)
     assert sort(settings, rows, None, None, seed=3)[0].tolist() != ordered.tolist()
     assert pace(settings, training, ordered, groups).plan.lengths == [2, 4, 6]
     assert pace(settings, training, ordered, groups).manifest_entry() is None

@@ -18,7 +18,7 @@ from minbert.encoder import Encoder
 from minbert.train.loop import LoopState
 from minbert.train.plan import Plan
 from tasks.contrastive import evaluation
-from tasks.contrastive.evaluation import Evaluation, EvaluationResult, last_epoch_loss, unit, verdict
+from tasks.contrastive.evaluation import Evaluation, EvaluationResult, last_epoch_loss, verdict
 from tasks.examples import Examples
 from tests.tasks.contrastive import formulas
 
@@ -56,16 +56,6 @@ def triplets(examples_of: Callable[..., Any]) -> Examples:
     return examples_of(TRIPLETS)
 
 
-def evaluation_of(
-    encoder: Encoder,
-    dev: dict[str, Examples],
-    triplets: Any = None,
-    rows: Sequence[int] = range(5),
-    batch_size: int = 32,
-) -> Evaluation:
-    return Evaluation(encoder, dev, triplets=triplets, rows=np.array(rows), batch_size=batch_size)
-
-
 def cosine(u: np.ndarray, v: np.ndarray) -> float:
     return formulas.cosine(u, v).item()
 
@@ -93,7 +83,7 @@ def by_hand(encoder: Encoder, rows: Sequence[int], batch_size: int, temperature:
 
 @pytest.mark.parametrize(
     ("trained", "limit", "rows", "batch_size"),
-    [(range(5), 5, range(5), 2), (range(5), 3, range(3), 64), ([1, 3, 4], 2, [1, 3], 2), ([1, 3, 4], 99, [1, 3, 4], 5)],
+    [(range(5), 3, range(3), 64), ([1, 3, 4], 2, [1, 3], 2), ([1, 3, 4], 99, [1, 3, 4], 5)],
 )
 def test_metrics_are_their_definitions(
     encoder: Encoder,
@@ -106,9 +96,12 @@ def test_metrics_are_their_definitions(
     batch_size: int,
 ) -> None:
     monkeypatch.setattr(evaluation, "TRIPLETS_EVALUATED", limit)
-    result = evaluation_of(encoder, {"sts": pairs}, triplets, trained, batch_size=batch_size).evaluate()
-    expected = by_hand(encoder, rows, batch_size, 0.05)
-    assert result.metrics == pytest.approx(expected, abs=1e-5)
+    monkeypatch.setattr(evaluation, "_BLOCK", 3)
+    dev_evaluation = Evaluation(
+        encoder, {"sts": pairs}, triplets=triplets, rows=np.array(trained), batch_size=batch_size
+    )
+    result = dev_evaluation.evaluate()
+    assert result.metrics == pytest.approx(by_hand(encoder, rows, batch_size, 0.05), abs=1e-5)
     assert result.score == result.metrics["sts_dev_spearman"]
     assert result.dev_cosines["sts"] == pytest.approx([cosine(*encoder.encode([a, b])) for a, b, _ in PAIRS], abs=1e-5)
 
@@ -116,7 +109,7 @@ def test_metrics_are_their_definitions(
 def test_text_is_encoded_once_without_dropout(
     encoder: Encoder, pairs: Examples, triplets: Examples, calls: list[tuple[str, int]]
 ) -> None:
-    dev_evaluation = evaluation_of(encoder, {"sts": pairs}, triplets)
+    dev_evaluation = Evaluation(encoder, {"sts": pairs}, triplets=triplets, rows=np.arange(5))
     texts = {text for *row, _ in PAIRS for text in row} | {text for row in TRIPLETS for text in row}
     first = dev_evaluation.score()
     encoder.model.train()
@@ -127,7 +120,7 @@ def test_text_is_encoded_once_without_dropout(
 
 
 def test_mean_over_dev_sets_chooses(encoder: Encoder, pairs: Examples, classes: Examples) -> None:
-    result = evaluation_of(encoder, {"PAWS-X": classes, "STS-B": pairs}).evaluate()
+    result = Evaluation(encoder, {"PAWS-X": classes, "STS-B": pairs}).evaluate()
     rho_of_classes = stats.spearmanr([cosine(*encoder.encode(list(row))) for row in OTHERS], CLASSES).statistic
     expected = by_hand(encoder, [0], 1, 1.0)
     metrics = result.metrics
@@ -138,20 +131,20 @@ def test_mean_over_dev_sets_chooses(encoder: Encoder, pairs: Examples, classes: 
     assert metrics["alignment"] == pytest.approx(expected["alignment"], abs=1e-5), "over the pairs with graded scores"
     assert metrics["uniformity"] == pytest.approx(expected["uniformity"], abs=1e-5)
 
-    alone = evaluation_of(encoder, {"sts": classes}).evaluate().metrics
+    alone = Evaluation(encoder, {"sts": classes}).evaluate().metrics
     alike = [2 - 2 * cosine(*encoder.encode(list(row))) for row, label in zip(OTHERS, CLASSES, strict=True) if label]
     assert alone["alignment"] == pytest.approx(np.mean(alike), abs=1e-5), "of two classes the second is alike"
     encoder.encode_ids = lambda rows, **_: np.ones((len(rows), 8), dtype=np.float32)  # type: ignore[method-assign]
-    result = evaluation_of(encoder, {"PAWS-X": classes, "STS-B": pairs}).evaluate()
+    result = Evaluation(encoder, {"PAWS-X": classes, "STS-B": pairs}).evaluate()
     assert result.metrics["sts_dev_spearman"] is None and result.score is None
 
 
 def test_pairs_have_loss_without_accuracy(encoder: Encoder, pairs: Examples) -> None:
-    result = evaluation_of(encoder, {"sts": pairs}, pairs, batch_size=3).evaluate()
+    result = Evaluation(encoder, {"sts": pairs}, triplets=pairs, rows=np.arange(5), batch_size=3).evaluate()
     assert "triplet_accuracy" not in result.metrics
     rows = [tuple(encoder.encode([a, b])) for a, b, _ in PAIRS]
     assert result.metrics["frozen_loss"] == pytest.approx(mean_loss(rows, 3, 0.05), abs=1e-5)
-    metrics = evaluation_of(encoder, {"sts": pairs}).evaluate().metrics
+    metrics = Evaluation(encoder, {"sts": pairs}).evaluate().metrics
     assert metrics.keys() == {"sts_dev_spearman", "alignment", "uniformity"}, "labelled pairs are no triplets"
 
 
@@ -159,39 +152,23 @@ def test_undefined_metrics_are_none(encoder: Encoder, pairs: Examples, triplets:
     with torch.no_grad():
         for parameter in encoder.model.parameters():
             parameter.fill_(math.nan)
-    score, metrics = evaluation_of(encoder, {"sts": pairs}, triplets).score()
+    score, metrics = Evaluation(encoder, {"sts": pairs}, triplets=triplets, rows=np.arange(5)).score()
     assert set(metrics.values()) == {None} and score is None
     json.dumps([score, metrics], allow_nan=False)
     assert evaluation.alignment(np.zeros((0, 3)), np.zeros((0, 3))) is None, "no pair is alike"
 
 
-@pytest.mark.parametrize("block", [1, 3, 64])
-def test_uniformity_by_blocks_equals_pairs(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "_BLOCK", block)
-    x = unit(np.random.default_rng(3).normal(size=(7, 4)))
-    expected = math.log(np.mean([math.exp(-2 * np.square(u - v).sum()) for u, v in combinations(x, 2)]))
-    assert evaluation.uniformity(x) == pytest.approx(expected, rel=1e-12)
-
-
 def test_last_epoch_loss_averages_its_rows() -> None:
-    """A short last batch counts by its rows; each row of the metrics is a mean over the examples since the last one."""
-    losses, sizes = np.random.default_rng(0).normal(1, 0.5, 130), np.array(([8] * 64 + [3]) * 2)
-    plan = Plan([65, 65], lambda epoch: [("nli", np.arange(size)) for size in sizes[65 * epoch : 65 * epoch + 65]])
-    rows: list[dict[str, Any]] = [{"kind": "evaluation", "step": 130, "epoch": 2, "score": 0.5}]
-    for start, end, epoch in ((0, 50, 1), (50, 65, 1), (65, 100, 2), (100, 130, 2)):
-        mean = np.average(losses[start:end], weights=sizes[start:end])
+    """A row is a mean over the examples since the one before; a short last batch counts by its rows."""
+    losses = np.random.default_rng(0).normal(1, 0.5, 20)
+    sizes = [8] * 9 + [3]
+    plan = Plan([10, 10], lambda epoch: [("nli", np.arange(size)) for size in sizes])
+    rows: list[dict[str, Any]] = [{"kind": "evaluation", "step": 20, "epoch": 2, "score": 0.5}]
+    for start, end, epoch in ((0, 10, 1), (10, 16, 2), (16, 20, 2)):
+        mean = np.average(losses[start:end], weights=(sizes * 2)[start:end])
         rows.append({"kind": "train", "step": end, "epoch": epoch, "nli/loss": mean})
-    for upto, epoch in ((rows, slice(65, 130)), (rows[:3], slice(0, 65))):
-        assert last_epoch_loss(upto, plan) == pytest.approx(np.average(losses[epoch], weights=sizes[epoch]))
+    assert last_epoch_loss(rows, plan) == pytest.approx(np.average(losses[10:], weights=sizes))
     assert last_epoch_loss(rows[:1], plan) is None
-
-
-def test_kept_evaluation_is_not_repeated(encoder: Encoder, pairs: Examples, calls: list[Any]) -> None:
-    dev_evaluation = evaluation_of(encoder, {"sts": pairs})
-    dev_evaluation.score()
-    assert dev_evaluation.kept(LoopState(step=9, kept_step=9)) is dev_evaluation.latest and len(calls) == 1
-    other_weights = dev_evaluation.kept(LoopState(step=9, kept_step=3))
-    assert other_weights is not dev_evaluation.latest and len(calls) == 2
 
 
 @pytest.mark.parametrize(

@@ -54,4 +54,6 @@ def test_exchange_is_its_plain_form(size: int, columns: int, batch_size: int, nu
                 places.append(place)
         for place in places:
             swap(number, place)
-    assert [batch.tolist() for batch in separate_repeats(batches, limits, texts)] == plain
+    exchanged = separate_repeats(batches, limits, texts)
+    assert [batch.tolist() for batch in exchanged] == plain
+    assert sorted(np.concatenate(exchanged)) == list(range(size)), "an epoch keeps its rows"
