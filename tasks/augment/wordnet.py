@@ -252,7 +252,9 @@ class WordNet:
     def _uses(self, lemma: str, part: str) -> int:
         """Count of a lemma as a part of speech; -1 if WordNet does not have it."""
         senses = self._senses(lemma, part)
-        return sum(count for count, _ in senses) if senses else -1
+        if not senses:
+            return -1
+        return sum(count for count, _ in senses)
 
 
 def _replacements(lemma: str, synset: Any) -> list[str]:
@@ -421,5 +423,6 @@ def _words(text: str, tags_of: Tagger) -> Iterator[tuple[int, int, str]]:
     words = [tagged_text[token.start() : token.end()] for token in tokens]
     for token, (word, name) in zip(tokens, tags_of(words), strict=True):
         if _WORD.fullmatch(word):
-            is_common_noun = name == "NNP" and word.islower()
-            yield token.start(), token.end(), "NN" if is_common_noun else name
+            if name == "NNP" and word.islower():
+                name = "NN"
+            yield token.start(), token.end(), name

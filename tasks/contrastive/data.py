@@ -224,8 +224,9 @@ def find_dev_pairs(files: FileSettings) -> tuple[str, dict[str, Path]]:
     choice = files.sts_dev
     if choice == NO_PAIRS:
         return choice, {}
-    name = choice.lower() if choice.lower() in DEV_SETS else choice
-    if name in DEV_SETS:
+    name = choice
+    if choice.lower() in DEV_SETS:
+        name = choice.lower()
         folder = data_folder(files.data)
         paths = _dev_files(name, folder)
         if not paths:
@@ -328,14 +329,17 @@ def _dev_files(name: str, data: Path) -> dict[str, Path]:
     """The existing files of a name of `DEV_SETS`, by set."""
     if name == "zh":
         return {corpus: path for (corpus, split), path in chinese.files(data).items() if split == "dev"}
-    candidates = [data / "course" / "sts-dev.csv", data / "sts-dev.csv"]
-    if name == "stsb":
+    candidates = []
+    if name == "course":
+        candidates = [data / "course" / "sts-dev.csv", data / "sts-dev.csv"]
+    else:
         base = senteval.find_root(data)
-        candidates = []
         if base is not None:
             candidates += senteval.scored_files(base, "STS-B", "dev").values()
-    existing = [path for path in candidates if path.is_file()]
-    return {SINGLE: existing[0]} if existing else {}
+    for path in candidates:
+        if path.is_file():
+            return {SINGLE: path}
+    return {}
 
 
 def _missing(name: str, folder: Path) -> str:

@@ -7,7 +7,6 @@ Axes: M texts, D hidden. Vectors are scaled to length 1 first, in float64.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -116,7 +115,8 @@ class Evaluation:
             first, second = self.pairs[name]
             gold = self.dev[name].labels
             # pairs of two classes are scored 0 and 1
-            alike = gold >= (ALIKE if gold.max() > 1 else 1)
+            lowest = ALIKE if gold.max() > 1 else 1
+            alike = gold >= lowest
             values["alignment"] = alignment(vectors[first[alike]], vectors[second[alike]])
             values["uniformity"] = uniformity(vectors[np.concatenate([first, second])])
         if self.triplets:
@@ -172,8 +172,9 @@ def frozen_loss(sides: list[np.ndarray], batch_size: int) -> float | None:
     The last batch may be smaller, and has fewer candidates then.
     """
     total = 0.0
-    for anchor, positive, *hard in torch.from_numpy(np.stack(sides)).split(batch_size, dim=1):
-        total += float(nt_xent(anchor, positive, hard[0] if hard else None, FROZEN_TEMPERATURE)) * len(anchor)
+    for anchor, positive, *hard_negatives in torch.from_numpy(np.stack(sides)).split(batch_size, dim=1):
+        negative = hard_negatives[0] if hard_negatives else None
+        total += float(nt_xent(anchor, positive, negative, FROZEN_TEMPERATURE)) * len(anchor)
     return finite_or_none(total / len(sides[0]))
 
 
@@ -231,14 +232,17 @@ def last_epoch_loss(rows: Iterable[Mapping[str, Any]], plan: Plan) -> float | No
     train = [row for row in rows if row["kind"] == "train" and "nli/loss" in row]
     if not train:
         return None
-    last = [row for row in train if row["epoch"] == train[-1]["epoch"]]
-    epoch = last[-1]["epoch"] - 1
+    epoch = train[-1]["epoch"] - 1
     sizes = [len(examples) for _, examples in plan.build(epoch)]
-    start = plan.ends[epoch] - plan.lengths[epoch]
-    ends = [row["step"] - start for row in last]
-    # a row's mean counts by its examples: the batches of an epoch may differ in size
-    weights = [sum(sizes[begin:end]) for begin, end in pairwise([0, *ends])]
-    return float(np.average([row["nli/loss"] for row in last], weights=weights))
+    first = plan.ends[epoch] - plan.lengths[epoch]
+    begin = first
+    total = 0.0
+    for row in train:
+        if row["epoch"] == epoch + 1:
+            # a row's mean counts by its examples: the batches of an epoch may differ in size
+            total += row["nli/loss"] * sum(sizes[begin - first : row["step"] - first])
+            begin = row["step"]
+    return total / sum(sizes[: begin - first])
 
 
 def as_text(values: Mapping[str, float | None]) -> str:

@@ -148,5 +148,7 @@ def next_command(encoder: Path, data: str, flags: Sequence[str] = ()) -> str:
 
 
 def count_of(count: int, noun: str) -> str:
-    """A number and a noun in the plural: `1 step`, `2,000 steps`."""
-    return f"{count:,} {noun[:-1] if count == 1 else noun}"
+    """A number with a noun, which is given in the plural: `1 step`, `2,000 steps`."""
+    if count == 1:
+        return f"1 {noun.removesuffix('s')}"
+    return f"{count:,} {noun}"

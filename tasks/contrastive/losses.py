@@ -18,9 +18,11 @@ def candidate_logits(anchor: Tensor, positive: Tensor, hard_negative: Tensor | N
 
     C is 2B, or B without hard negatives.
     """
-    sides = [anchor, positive] if hard_negative is None else [anchor, positive, hard_negative]
-    _check_rows("anchor, positive and hard_negative", *sides)
-    return _cosines(anchor, torch.cat(sides[1:])) / temperature
+    candidates = [positive]
+    if hard_negative is not None:
+        candidates.append(hard_negative)
+    _check_rows("anchor, positive and hard_negative", anchor, *candidates)
+    return _cosines(anchor, torch.cat(candidates)) / temperature
 
 
 def nt_xent(anchor: Tensor, positive: Tensor, hard_negative: Tensor | None, temperature: float) -> Tensor:
@@ -123,5 +125,6 @@ def _distance(x: Tensor, y: Tensor, kind: str) -> Tensor:
 
 
 def _check_rows(names: str, *tensors: Tensor) -> None:
-    if tensors[0].dim() != 2 or any(x.shape != tensors[0].shape for x in tensors):
-        raise UserError(f"{names} must have one shape [B, D], not " + ", ".join(str(list(x.shape)) for x in tensors))
+    shapes = [list(x.shape) for x in tensors]
+    if len(shapes[0]) != 2 or shapes.count(shapes[0]) != len(shapes):
+        raise UserError(f"{names} must have one shape [B, D], not {', '.join(map(str, shapes))}")

@@ -154,8 +154,10 @@ def train(run: OpenRun[NliSettings]) -> None:
     steps = shuffled_plan(rows, training)
 
     # train on them
-    classes = len(NLI_CLASSES) + (len(POLARITIES) if phrases else 0)
-    vectors_read = 1 if cross else 3
+    classes = len(NLI_CLASSES)
+    if phrases:
+        classes += len(POLARITIES)
+    vectors_read = 1 if cross else 3  # one of the pair, or u, v and |u - v|
     model = ContrastiveModel(initial.model, initial.pooler, seed=training.seed, classifier=(vectors_read, classes))
     augment = synonym_augmentation(options, {"nli": data.train}, initial.tokenizer, steps, run.folder.path)
     inputs = {**data.inputs, **resources}
@@ -163,7 +165,9 @@ def train(run: OpenRun[NliSettings]) -> None:
     write_replacements(augment)
     train_step = CrossTrainStep if cross else SoftmaxTrainStep
     # a cross-encoder has trained no vectors of sentences: stage two reads them by the weights it started from
-    next_flags = ["--preset", "best", "--sentence-encoder", options.encoder.weights] if cross else []
+    next_flags = []
+    if cross:
+        next_flags = ["--preset", "best", "--sentence-encoder", options.encoder.weights]
     fit_and_save(
         run,
         initial,

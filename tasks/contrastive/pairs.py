@@ -75,8 +75,12 @@ def read_pairs(pairs: list[Path], phrases: list[Path], data: str, encoder: Initi
     """Labelled pairs, then phrases as pairs without a second text; `data` is the data folder as `--data` gives it."""
     evaluated = _sst_files(data) if phrases else []
     paths = [*pairs, *phrases]
-    prefixes = [f"{path.name}:" if len(paths) > 1 else "" for path in paths]
+    # ids and reasons name the file if there are several
+    prefixes = [""]
+    if len(paths) > 1:
+        prefixes = [f"{path.name}:" for path in paths]
 
+    # lazy, as a cache hit reads nothing
     def rows() -> Iterator[Row | Issue | ReaderReport]:
         files = [open_as(path, "nli", "train") for path in pairs]
         opened = [data.rows_and_issues() for data in files]
@@ -111,9 +115,10 @@ def _sst_files(data: str) -> list[Path]:
     folder = data_path(data)
     paths = []
     for name in ("ids-sst-dev.csv", "ids-sst-test-student.csv"):
-        existing = [path for path in (folder / "course" / name, folder / name) if path.is_file()]
-        if existing:
-            paths.append(existing[0])
+        if (folder / "course" / name).is_file():
+            paths.append(folder / "course" / name)
+        elif (folder / name).is_file():
+            paths.append(folder / name)
         else:
             distributed.note(f"--phrases: {folder} has no {name}, so phrases that equal its sentences are not skipped")
     return paths

@@ -38,6 +38,13 @@ _DEFECTS = {
 }
 """Defects by their names in the counts, in the order in which they are checked."""
 
+_CONTENTS = {
+    ("nli", 2): "labelled pairs",
+    ("triplet", 2): "pairs without hard negatives",
+    ("triplet", 3): "triplets",
+}
+"""(kind of a file, texts of a row) -> what it holds, for a message."""
+
 
 class TripletFiles(NamedTuple):
     """Files that triplets come from, their kind, `triplet` or `nli`, and the number of texts of a triplet."""
@@ -57,20 +64,24 @@ def find_triplets(files: str, data: str) -> TripletFiles:
     for path in paths:
         kind = readers.kind_of(path, ("triplet", "nli"))
         contents.append((kind, readers.count_texts(path, kind)))
-    names = {("nli", 2): "labelled pairs", ("triplet", 2): "pairs without hard negatives"}
+    first = contents[0]
     for path, content in zip(paths, contents, strict=True):
-        if content != contents[0]:
-            first = names.get(contents[0], "triplets")
-            raise UserError(f"--triplets: {paths[0]} holds {first}, {path} holds {names.get(content, 'triplets')}")
-    kind, num_texts = contents[0]
-    return TripletFiles(paths, kind, 3 if kind == "nli" else num_texts)
+        if content != first:
+            raise UserError(f"--triplets: {paths[0]} holds {_CONTENTS[first]}, {path} holds {_CONTENTS[content]}")
+    kind, num_texts = first
+    if kind == "nli":
+        num_texts = 3  # two pairs of a premise make a triplet
+    return TripletFiles(paths, kind, num_texts)
 
 
 def read(files: TripletFiles, per_premise: str, tokenizer: Tokenizer, length: int) -> TrainingRows:
     """The triplets of files of triplets or of labelled pairs, cached; `length` is the longest sentence in tokens."""
-    names = [path.name for path in files.paths] if len(files.paths) > 1 else []
+    names = []
+    if len(files.paths) > 1:
+        names = [path.name for path in files.paths]
     rule = per_premise if files.kind == "nli" else ""
 
+    # lazy, as a cache hit reads nothing
     def rows() -> Iterator[Row | Issue | ReaderReport]:
         opened = [readers.open_as(path, files.kind, "train") for path in files.paths]
         sources = [data.rows_and_issues() for data in opened]
@@ -155,10 +166,12 @@ def number_texts(sources: Sequence[Iterable[Row | Issue]], sides: list[str], nam
             if isinstance(row, Issue):
                 skipped.append(_issue(file, row.line, row.reason))
             else:
-                rows.append((file, row.line, f"{file}:{row.line}" if file else str(row.line), row.label))
+                name = f"{file}:{row.line}" if file else str(row.line)
+                rows.append((file, row.line, name, row.label))
                 texts += row.texts
-    numbers = pd.factorize(pd.Series([fold(text) for text in texts], dtype=object))[0]
-    first_appearances = np.unique(numbers, return_index=True)[1]
+    # whole columns at once, as SNLI and MultiNLI are a million pairs
+    numbers, _ = pd.factorize(pd.Series([fold(text) for text in texts], dtype=object))
+    _, first_appearances = np.unique(numbers, return_index=True)
     spellings = pd.Series([texts[index].strip() for index in first_appearances], dtype=object).to_numpy()
     table = pd.DataFrame(rows, columns=["file", "line", "id", "label"])
     table[sides] = numbers.reshape(-1, len(sides))
