@@ -46,7 +46,7 @@ class TextSettings(DataSettings):
 def read_texts(options: TextSettings, data: str, seed: int, encoder: InitialEncoder) -> TrainingRows:
     """A sample of `--limit` texts, by seed; `data` is the data folder as `--data` gives it.
 
-    Raises `UserError` for what is missing or holds no text.
+    Raises `UserError` for what is missing.
     """
     limit = options.limit
     names = names_in(options.texts)
@@ -204,7 +204,7 @@ def gather_texts(
     89,192 texts do. The report holds, for each file, the rows read and skipped; the number of duplicates; and
     `transductive`: whether a test file was read. `also_in_test` counts the kept texts that `any` test file of the same
     sources holds, whatever their case, white space and punctuation: a train file may hold test sentences, as STS-B's
-    was sampled from STS12-16. Raises `UserError` if the files hold no text.
+    was sampled from STS12-16.
     """
     texts: list[str] = []
     files = []
@@ -212,8 +212,6 @@ def gather_texts(
         texts_of_file, counts = file.texts()
         texts += texts_of_file
         files.append(counts)
-    if not texts:
-        raise UserError(f"{', '.join(str(file.path) for file in corpus.files)}: no text")
     distinct = distinct_texts(texts, tokenizer)
     candidates = texts if keep_duplicates else distinct
     kept = sample(candidates, seed, limit)

@@ -129,7 +129,8 @@ def with_dev_pairs(
     """
     train, entry = rows
     if not len(train):
-        raise UserError(f"{train.cache.source}: no usable row")
+        files = ", ".join(file["file"] for file in entry["files"])
+        raise UserError(f"{files}: no usable row, so there are no {noun} to train on")
     limit = options.data.limit
     pairs = read_dev_pairs(options.files, encoder.tokenizer, encoder.max_length, limit=options.data.limit_eval)
     if options.training.selects_by_dev:

@@ -89,8 +89,6 @@ def read(files: TripletFiles, per_premise: str, tokenizer: Tokenizer, length: in
             merged = from_pairs(sources, per_premise, names=names)
         else:
             merged = checked(sources, files.num_texts, names=names)
-        if not merged.triplets:
-            raise UserError(f"{', '.join(map(str, files.paths))}: no triplet can be made of the rows")
         yield from merged.triplets
         yield from merged.skipped
         yield {"counts": merged.counts, "other_splits": sum(data.other_splits for data in opened)}

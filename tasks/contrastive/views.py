@@ -221,10 +221,13 @@ def _parse_view(part: str, protect_special: bool) -> View:
         rate = float(number) if colon else kind.default
     except ValueError:
         raise UserError(f"--views: {part!r}: {number!r} is not a number") from None
-    if kind is Adversarial and not 0 < rate < math.inf:
-        raise UserError(f"--views: {part!r}: the size of the perturbation must be above 0")
-    if kind is not Adversarial and not 0 <= rate < 1:
-        raise UserError(f"--views: {part!r}: the rate must be at least 0 and below 1")
+    in_range = 0 <= rate < 1
+    limits = "the rate must be at least 0 and below 1"
+    if kind is Adversarial:
+        in_range = 0 < rate < math.inf
+        limits = "the size of the perturbation must be above 0"
+    if not in_range:
+        raise UserError(f"--views: {part!r}: {limits}")
     return kind(rate, protect_special)
 
 

@@ -13,8 +13,11 @@ import pytest
 from minbert import UserError
 from minbert.files import sha256_of
 from minbert.tokenizer import Tokenizer
-from tasks.contrastive.data import DevSets, count_in_scored_sets, read_dev_pairs
+from minbert.train.start import InitialEncoder
+from tasks.contrastive.consert import ConsertSettings
+from tasks.contrastive.data import DevSets, TrainingRows, count_in_scored_sets, read_dev_pairs, with_dev_pairs
 from tasks.contrastive.settings import FileSettings
+from tasks.examples import Examples
 from tests.tasks.contrastive.conftest import texts_of, write
 
 Read = Callable[..., DevSets]
@@ -91,6 +94,12 @@ def test_missing_set_names_the_remedy(read: Read, tmp_path: Path, name: str, rem
     (tmp_path / "other").mkdir()
     with pytest.raises(UserError, match=f"^--sts-dev {name}: .*{remedy}"):
         read(name, tmp_path / "other")
+
+
+def test_no_usable_row_is_refused(initial: InitialEncoder, examples_of: Callable[..., Examples]) -> None:
+    rows = TrainingRows(examples_of([]), {"files": [{"file": "own.csv"}]})
+    with pytest.raises(UserError, match=r"^own\.csv: no usable row, so there are no triplets"):
+        with_dev_pairs(rows, ConsertSettings.of(), initial, noun="triplets")
 
 
 def test_pairs_in_scored_sets_are_counted(read: Read, corpora: Path, capsys: pytest.CaptureFixture[str]) -> None:
