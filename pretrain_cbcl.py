@@ -174,6 +174,7 @@ def train(run: OpenRun[PretrainSettings]) -> None:
 
     # score them with the starting encoder, sort them into easy, semi-hard and hard, pace them over the epochs
     rows = plan.random_subset(len(data.train), options.data.limit, training.seed)
+    # a random order, and that of the file, need neither
     scores = None
     task_losses = None
     if options.curriculum.by_difficulty:

@@ -97,6 +97,7 @@ class ViewInputs(Inputs):
         part = super().part(indices)
         perturbation = self.perturbation
         if perturbation is not None:
+            # its rows are tokens
             ends = np.cumsum([0, *map(len, self.sentences)])
             perturbation = perturbation[ends[indices.start] : ends[min(indices.stop, len(self))]]
         return replace(part, streams=self.streams.take(indices), perturbation=perturbation)
@@ -123,6 +124,7 @@ class ViewsTrainStep(ContrastiveTrainStep):
     ) -> ViewInputs:
         """The texts, each with a random stream of its own, whatever its position in the batch."""
         sentences = super().inputs(model, examples, batch, context).sentences
+        # one key for each text of the data, so that both views of a text have it; the views' numbers tell them apart
         columns = 1 + max(self.columns)
         keys = np.concatenate([batch.rows * columns + column for column in self.columns])
         views = np.repeat([view for _, view in self.texts_and_views], len(batch.rows))
@@ -192,7 +194,7 @@ class JointTrainStep(ViewsTrainStep, nli.SoftmaxTrainStep):
         for side in (0, 1):
             logits = losses.view_logits(by_text[side, 0], by_text[side, 1], self.loss_settings.temperature)
             sides.append(losses.loss_and_accuracy(logits))
-        # The mean over the 2N views of a side is half the sum of its two directions.
+        # the mean over the 2N views of a side is half the sum of its two directions
         contrast = 2 * torch.stack([side["loss"] for side in sides]).sum()
         return metrics | {
             "classification_loss": metrics["loss"],

@@ -206,6 +206,7 @@ def cache_rows(
     content = [file["sha256"] for file in files]
     content += map(sha256_of, further)
     content += map(str, rule)
+    # with a separator, so that no two lists join to the same text
     sha256 = hashlib.sha256("\x1f".join(content).encode()).hexdigest()
     return token_cache.load(paths[0], rows, str(rule[0]), tokenizer, sha256=sha256), files
 
@@ -237,6 +238,7 @@ def find_dev_pairs(files: FileSettings) -> tuple[str, dict[str, Path]]:
         raise UserError(f"--sts-dev {choice}: no such file, and none of the sets {', '.join(DEV_SETS)}{near}")
     else:
         paths = {SINGLE: require_file(expand_user(choice), "--sts-dev")}
+    # a wrong header is found here, before the encoder is loaded
     for path in paths.values():
         kind_of(path, ("pair-score",), "dev")
     return name, paths

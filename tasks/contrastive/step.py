@@ -72,6 +72,7 @@ class ContrastiveModel(nn.Module):
         width = encoder.config.hidden_size
         vectors, classes = classifier
         self.encoder = encoder
+        # a projection that is kept is the encoder's own pooling layer, trained anew
         self.pooler = "pooler" if projection == "kept" else pooler
         self.graphed_vectors = GraphedVectors(encoder, self.pooler)
         self.projection = nn.Linear(width, width) if projection == "training" else None
