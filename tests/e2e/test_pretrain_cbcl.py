@@ -31,32 +31,23 @@ MULTITASK, PRETRAIN = "multitask_train.py", "pretrain_cbcl.py"
 SHORT = ("--tasks", "sst", "--limit", 16, "--limit-eval", 8, "--max-steps", 1)
 
 
-@pytest.fixture
-def no_wordnet(tmp_path: Path) -> Path:
-    """The data that stage one reads, without WordNet."""
+def test_plain_command_needs_wordnet(script: Script, tmp_path: Path) -> None:
+    """In the data folder or in `$NLTK_DATA`, which the page repeats with the command."""
+    data = tmp_path / "data"
     for name in ("nli/nli-triplets.csv", "course/sts-dev.csv"):
-        (tmp_path / "data" / name).parent.mkdir(parents=True)
-        shutil.copy(SAMPLE / name, tmp_path / "data" / name)
-    return tmp_path / "data"
-
-
-def test_plain_command_needs_wordnet(script: Script, no_wordnet: Path) -> None:
-    refused = script(PRETRAIN, "--data", no_wordnet, data=False, NLTK_DATA="")
+        (data / name).parent.mkdir(parents=True)
+        shutil.copy(SAMPLE / name, data / name)
+    refused = script(PRETRAIN, "--data", data, data=False, NLTK_DATA="")
     assert refused.code == 2 and len(refused.errors) == 1
     assert "python data/get_data.py wordnet" in refused.errors[0] and "--synonyms none" in refused.errors[0]
     assert not refused.folder.exists()
-    flags = ("--synonyms", "none", "--limit", 20, "--max-steps", 1)
-    run = script(PRETRAIN, "--data", no_wordnet, *flags, data=False, NLTK_DATA="")
+
+    folder = SAMPLE / "nltk_data"
+    run = script(PRETRAIN, "--data", data, "--limit", 20, "--max-steps", 1, data=False, NLTK_DATA=str(folder))
     assert run.code == 0, run.err
     assert run.manifest()["preset"] == "cbcl-synonyms"
-    assert "next: " not in run.out, "stage two has no data here"
-
-
-def test_page_repeats_wordnets_folder(script: Script, no_wordnet: Path) -> None:
-    folder = SAMPLE / "nltk_data"
-    run = script(PRETRAIN, "--data", no_wordnet, *SHORT[2:], data=False, NLTK_DATA=str(folder))
-    assert run.code == 0, run.err
     assert f"NLTK_DATA={folder}" in shlex.split(page.command(run.manifest()))
+    assert "next: " not in run.out, "stage two has no data here"
 
 
 def cosines_of(encoder: minbert.Encoder, pairs: list[tuple[str, ...]]) -> np.ndarray:

@@ -1,4 +1,6 @@
-"""Guards: NT-Xent is CBCL's and ConSERT's equation 1 term by term, and every loss is sentence-transformers' own.
+"""Guards: NT-Xent is CBCL's and ConSERT's equation 1 term by term; losses over distances are sentence-transformers'.
+
+SBERT's softmax: test_nli.py.
 
 python -m pytest --import-mode=importlib tests/tasks/contrastive/test_losses.py
 """
@@ -88,15 +90,6 @@ def test_triplet_equals_sentence_transformers(identity_model: Any, distance: str
     metric = getattr(TripletDistanceMetric, distance.upper())
     theirs = TripletLoss(identity_model, metric, triplet_margin=margin)(features(*inputs), None)
     same(losses.triplet(*inputs, margin, distance), theirs, inputs, 1e-5)
-
-
-def test_softmax_equals_sentence_transformers(identity_model: Any) -> None:
-    from sentence_transformers.sentence_transformer.losses import SoftmaxLoss
-
-    inputs, labels = drawn(7, 2, torch.float32), torch.randint(3, (7,))
-    peer = SoftmaxLoss(identity_model, WIDTH, 3)
-    ours = torch.nn.functional.cross_entropy(peer.classifier(losses.softmax_features(*inputs)), labels)
-    same(ours, peer(features(*inputs), labels), [*inputs, *peer.classifier.parameters()], 1e-6)
 
 
 def test_accuracy_counts_nearest_positives() -> None:
