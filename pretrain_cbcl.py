@@ -21,7 +21,6 @@ from minbert.train import cli, distributed, plan, start
 from minbert.train.plan import PlannedBatch
 from minbert.train.settings import DataSettings, flag, parse, require_range
 from minbert.train.start import OpenRun
-from tasks import difficulty
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files, write_replacements
 from tasks.contrastive import curriculum, losses, scoring, triplets
 from tasks.contrastive.curriculum import CurriculumSettings
@@ -167,6 +166,8 @@ def train(run: OpenRun[PretrainSettings]) -> None:
     resources = dict(synonym_files(options))
     difficulty_run = expand_user(options.files.difficulty_run)
     if options.files.difficulty_run:
+        from tasks import difficulty  # stage two's tasks and model, which no other run of this script needs
+
         resources |= difficulty.input_files(difficulty_run)
     initial = start.load_initial_encoder(options.encoder, run.device)
     rows_read = triplets.read(files, options.data.per_premise, initial.tokenizer, initial.max_length)

@@ -130,7 +130,8 @@ class Progress:
             if name not in _NO_METRICS:
                 metrics.append(f"{name.replace('_', ' ')} {_format(value)}")
         best = "  (best so far)" if row["best"] and self._keeps_best else ""
-        distributed.say(f"epoch {self._epoch}  step {self._step:,}  evaluation: {'  '.join(metrics)}{best}")
+        measured = "  ".join(metrics) or "nothing is measured"
+        distributed.say(f"epoch {self._epoch}  step {self._step:,}  evaluation: {measured}{best}")
         self._restart()
 
     def _restart(self) -> None:

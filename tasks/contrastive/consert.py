@@ -25,7 +25,7 @@ from tasks.contrastive.curriculum import shuffled_plan
 from tasks.contrastive.data import find_dev_pairs, with_dev_pairs
 from tasks.contrastive.fit import fit_and_save
 from tasks.contrastive.pairs import NliFileSettings, find_pairs, read_pairs
-from tasks.contrastive.settings import EncoderSettings, InBatchTrainingSettings, RunSettings, StageOneSettings
+from tasks.contrastive.settings import RUN_DIR, EncoderSettings, InBatchTrainingSettings, RunSettings, StageOneSettings
 from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep, Inputs, Metrics
 from tasks.contrastive.unique_batches import sentence_numbers
 from tasks.contrastive.views import Adversarial, Streams, View, adversarial, apply, parse_views
@@ -68,6 +68,13 @@ class LossSettings:
 
 
 @dataclass(frozen=True)
+class ConsertRunSettings(RunSettings):
+    """Stage two looks for CBCL's encoder in runs/cbcl."""
+
+    run_dir: str = flag("runs/consert", RUN_DIR, metavar="DIR")
+
+
+@dataclass(frozen=True)
 class ConsertSettings(StageOneSettings):
     """All settings of this command."""
 
@@ -77,7 +84,7 @@ class ConsertSettings(StageOneSettings):
     synonyms: SynonymSettings
     training: InBatchTrainingSettings
     files: NliFileSettings
-    run: RunSettings
+    run: ConsertRunSettings
 
     def __post_init__(self) -> None:
         super().__post_init__()

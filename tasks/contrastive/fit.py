@@ -27,6 +27,7 @@ from tasks.contrastive.evaluation import Evaluation
 from tasks.contrastive.settings import StageOneSettings
 from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep
 from tasks.examples import Examples
+from tasks.presets import PRESETS
 from tasks.record import file_name, rows_of, write_rows
 
 S = TypeVar("S", bound=StageOneSettings)
@@ -123,6 +124,9 @@ def fit_and_save(
     run.folder.record_step(state.step)
     cli.run_module("tasks.report", str(folder))
     cli.say(f"encoder in {folder / 'encoder'}")
+    # a preset of both stages
+    if run.parsed.preset in PRESETS["multitask_train.py"]:
+        next_flags = ["--preset", run.parsed.preset, *next_flags]
     if command := next_command(folder / "encoder", run.settings.files.data, next_flags):
         cli.say(f"next: {command}")
 

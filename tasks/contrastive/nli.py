@@ -27,7 +27,7 @@ from tasks.contrastive.curriculum import shuffled_plan
 from tasks.contrastive.data import find_dev_pairs, with_dev_pairs
 from tasks.contrastive.fit import fit_and_save
 from tasks.contrastive.pairs import PhraseFileSettings, find_pairs, find_phrases, read_pairs
-from tasks.contrastive.settings import EncoderSettings, RunSettings, StageOneSettings, TrainingSettings
+from tasks.contrastive.settings import RUN_DIR, EncoderSettings, RunSettings, StageOneSettings, TrainingSettings
 from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep, Inputs, Metrics
 from tasks.examples import Examples
 from tasks.presets import PRESETS
@@ -45,6 +45,13 @@ class LossSettings:
 
 
 @dataclass(frozen=True)
+class NliRunSettings(RunSettings):
+    """Stage two looks for CBCL's encoder in runs/cbcl."""
+
+    run_dir: str = flag("runs/nli", RUN_DIR, metavar="DIR")
+
+
+@dataclass(frozen=True)
 class NliSettings(StageOneSettings):
     """All settings of this command."""
 
@@ -54,7 +61,7 @@ class NliSettings(StageOneSettings):
     synonyms: SynonymSettings
     training: TrainingSettings
     files: PhraseFileSettings
-    run: RunSettings
+    run: NliRunSettings
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -8,6 +8,7 @@ from minbert.train import settings
 from minbert.train.settings import DataSettings, Settings, flag, require_range
 from tasks.augment.synonyms import SynonymFileSettings, SynonymSettings
 
+RUN_DIR = "folder of the run: new, or empty, except with --resume"
 NO_PAIRS = "none"
 """The value of `--sts-dev` without scored pairs."""
 
@@ -76,9 +77,9 @@ class FileSettings(SynonymFileSettings):
 
 @dataclass(frozen=True)
 class RunSettings(settings.RunSettings):
-    """The run's folder, its checkpoints and its log."""
+    """The run's folder, its checkpoints and its log; a command whose folder is another one has its own default."""
 
-    run_dir: str = flag("runs/cbcl", "folder of the run: new, or empty, except with --resume", metavar="DIR")
+    run_dir: str = flag("runs/cbcl", RUN_DIR, metavar="DIR")
 
 
 class StageOneSettings(Settings):

@@ -23,6 +23,7 @@ from tasks.contrastive.curriculum import shuffled_plan
 from tasks.contrastive.data import find_dev_pairs, with_dev_pairs
 from tasks.contrastive.fit import fit_and_save
 from tasks.contrastive.settings import (
+    RUN_DIR,
     EncoderSettings,
     FileSettings,
     InBatchTrainingSettings,
@@ -58,6 +59,13 @@ class LossSettings:
 
 
 @dataclass(frozen=True)
+class SimcseRunSettings(RunSettings):
+    """Stage two looks for CBCL's encoder in runs/cbcl."""
+
+    run_dir: str = flag("runs/simcse", RUN_DIR, metavar="DIR")
+
+
+@dataclass(frozen=True)
 class SimcseSettings(StageOneSettings):
     """All settings of this command."""
 
@@ -67,7 +75,7 @@ class SimcseSettings(StageOneSettings):
     synonyms: SynonymSettings
     training: InBatchTrainingSettings
     files: FileSettings
-    run: RunSettings
+    run: SimcseRunSettings
 
     def __post_init__(self) -> None:
         super().__post_init__()
