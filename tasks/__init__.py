@@ -1,19 +1,18 @@
 """The tasks: the three downstream tasks, your own, contrastive pre-training, data readers and evaluation."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from tasks.registry import TASKS
 
 if TYPE_CHECKING:
     from tasks.api import TrainedRun, load, train
+    from tasks.registry import TASKS
 
 __all__ = ["TASKS", "TrainedRun", "load", "train"]
 
 
 def __getattr__(name: str) -> Any:
-    """`train`, `load` and `TrainedRun`, which need the whole of fine-tuning, when they are asked for."""
+    """The public names when they are asked for: contrastive pre-training needs neither tasks nor fine-tuning."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from tasks import api
-
-    return getattr(api, name)
+    module = "tasks.registry" if name == "TASKS" else "tasks.api"
+    return getattr(import_module(module), name)
