@@ -62,8 +62,8 @@ def train(run: OpenRun[MultitaskSettings]) -> None:
     optimizer = AdamW(model.parameter_groups(multitask, training), lr=training.lr)
     parameters = sum(p.numel() for p in multitask.parameters() if p.requires_grad)
 
-    # make the schedule
-    steps, sizes = splits.make_schedule(settings, data["train"])
+    # make the plan
+    steps, sizes = splits.make_plan(settings, data["train"])
     augment = synonym_augmentation(settings, data["train"], initial.tokenizer, steps, run.folder.path)
     start.begin_run(
         run,

@@ -6,9 +6,10 @@ python pretrain_cbcl.py --weights minilm --data DIR --run-dir runs/minilm
 
 import math
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from safetensors.numpy import save
@@ -100,6 +101,14 @@ class PretrainSettings(StageOneSettings):
         if (self.curriculum.difficulty == "task") != bool(self.files.difficulty_run):
             raise UserError("--difficulty task and --difficulty-run RUN belong together")
 
+    def check_overrides(self, overrides: Mapping[str, Any]) -> None:
+        """Raises `UserError` for a flag of another loss."""
+        objective = self.loss.objective
+        if objective == "nt-xent" and "loss_margin" in overrides:
+            raise UserError("--loss-margin belongs to --objective triplet or margin, not nt-xent")
+        if objective != "nt-xent" and "temperature" in overrides:
+            raise UserError(f"--temperature belongs to --objective nt-xent, not {objective}")
+
 
 @dataclass(frozen=True)
 class TripletTrainStep(ContrastiveTrainStep):
@@ -134,7 +143,7 @@ def chance_loss(options: LossSettings, rows: int, columns: int) -> float | None:
 def find_data(options: PretrainSettings) -> triplets.TripletFiles:
     """The files of triplets, found before the encoder is loaded. Raises `UserError` if a file is missing or unfit."""
     files = triplets.find_triplets(options.files.triplets, options.files.data)
-    find_dev_pairs(options.files)
+    find_dev_pairs(options.files)  # a missing or unfit file is an error before the encoder is loaded
     if files.num_texts == 2:
         if options.loss.objective != "nt-xent":
             raise UserError(f"{files.paths[0]}: --objective {options.loss.objective} needs rows with hard negatives")

@@ -45,7 +45,7 @@ class SelfAttention(nn.Module):
         return self.attend(q, k, v, ragged).flatten(1)  # [T or B, D]
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, ragged: Ragged) -> Tensor:
-        """`attend`, with dropout in training."""
+        """The function `attend` with dropout in training: a method, as `minbert.fast` has another one."""
         dropout = self.dropout if self.training else 0.0
         return attend(q, k, v, ragged, dropout)
 
@@ -74,7 +74,7 @@ class Layer(nn.Module):
         return self.out_layer_norm(self.add(x, self.feed_forward(x)))
 
     def add(self, x: Tensor, change: Tensor) -> Tensor:
-        """x + dropout(change)."""
+        """x + dropout(change): a method, as `minbert.fast` has a fused one."""
         return x + self.dropout(change)
 
     def feed_forward(self, x: Tensor) -> Tensor:

@@ -67,8 +67,8 @@ class BertModel(nn.Module):
     def with_weights(cls, folder: Path, config: BertConfig) -> "BertModel":
         """A model in training mode with the weights of a folder. Raises `UserError` if they do not fit `config`.
 
-        The shapes are compared before the model takes any memory. Weights without the pooling layer make a model
-        without one, of which every pooler but `pooler` can be asked.
+        The shapes are compared before the model takes any memory. Weights without the pooling layer give a model
+        without one: every pooler but `pooler` works.
         """
         with weights.shapes_only():
             model = cls(config)
@@ -102,6 +102,7 @@ class BertModel(nn.Module):
 
         Fastest if the sentences are already sorted by length.
         """
+        # on a CPU attention is one call for each run of sentences of equal length: of sorted ones there are few
         ordered = sorted_by_length(ragged)
         if ordered is not None:
             x = x.index_select(0, ordered.tokens)

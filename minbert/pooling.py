@@ -58,5 +58,4 @@ POOLERS: dict[str, Callable[[Sequence[Tensor], Ragged], Tensor]] = {
     **{name: partial(average, layers=layers) for name, layers in AVERAGES.items()},
 }
 NAMES = ("pooler", *POOLERS)
-
 """`pooler`, the model's own pooling layer, and those of this file."""

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from minbert.errors import UserError, short_repr
 from minbert.files import data_folder, replacing, require_file
-from minbert.token_cache import Row
 from minbert.train import cli
 from tasks import TASKS, readers
 from tasks.record import prediction_file
@@ -47,7 +46,7 @@ def expected(task: Task, split: str, data: Path) -> tuple[Path, list[str]]:
     """The course's data file of a split, and the ids of the rows that need a prediction, in its order."""
     source = readers.find_file(data, "course", [getattr(task.files, split)])
     rows = readers.open_as(source, task.kind, split, classes=task.class_count).rows
-    return source, [row.id for row in rows if isinstance(row, Row)]
+    return source, [row.id for row in rows]
 
 
 def check_lines(path: Path, task: Task, source: str, ids: Sequence[str]) -> None:
@@ -107,7 +106,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Command line: check, then pack; raises `UserError` if a check fails."""
     options = _parser().parse_args(arguments)
     if options.command == "submit":
-        cli.demand_writable(options.out)
+        cli.require_writable(options.out)
     files = check(options.folder, data_folder(options.data))
     for path, rows in files.items():
         print(f"{path}: {rows:,} rows, as expected")

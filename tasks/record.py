@@ -120,7 +120,7 @@ def prediction_paths(tasks: Sequence[Task], settings: Any) -> dict[tuple[str, st
             path = expand_user(settings.run.run_dir) / "predictions" / prediction_file(task, split)
             if flag:
                 path = expand_user(flag).absolute()
-                cli.demand_writable(path, f"--{task.files.flag_prefix}-{split}-out")
+                cli.require_writable(path, f"--{task.files.flag_prefix}-{split}-out")
             # before the run: at its end one file would silently replace the other
             if path.resolve() in [earlier.resolve() for earlier in paths.values()]:
                 raise UserError(f"{path}: two prediction files would be written there; see the --*_out flags")

@@ -5,16 +5,16 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from minbert.errors import UserError
-from minbert.files import expand_user
+from minbert.files import expand_user, read_optional_json
 from minbert.train import settings
 from minbert.train.settings import Parsed, Settings, flag, require_range
 from tasks.augment.synonyms import SynonymFileSettings, SynonymSettings
 from tasks.manifests import fine_tuned
-from tasks.presets import PRESETS
+from tasks.presets import CBCL_RUN, PRESETS
 
 LEADERBOARD = ("sst", "quora", "sts")
 """The tasks of the course's leaderboard; its overall score is the mean of their normalised scores."""
-STAGE_ONE = "runs/cbcl/encoder"
+STAGE_ONE = f"{CBCL_RUN}/encoder"
 """Where `pretrain_cbcl.py` leaves its encoder by default."""
 _LAST_LAYERS_LR = 1e-3
 
@@ -201,8 +201,14 @@ def resolve_defaults(parsed: Parsed[MultitaskSettings]) -> Parsed[MultitaskSetti
         changes["pairs"] = pairs
         if "tasks" not in chosen:
             changes["tasks"] = recorded["tasks"]
-    elif not chosen & {"encoder", "weights"} and expand_user(STAGE_ONE).is_dir():
-        changes["encoder"] = STAGE_ONE
+    elif not chosen & {"encoder", "weights"}:
+        run = parsed.settings.run
+        started = read_optional_json(expand_user(run.run_dir) / "manifest.json") if run.resume else {}
+        if started:
+            # whatever stage one has left since
+            changes["encoder"] = started["all_settings"].get("encoder", "")
+        elif expand_user(STAGE_ONE).is_dir():
+            changes["encoder"] = STAGE_ONE
     if parsed.settings.model.freezes_encoder and "lr" not in chosen:
         changes["lr"] = _LAST_LAYERS_LR
     return replace(parsed, settings=parsed.settings.changed(**changes))

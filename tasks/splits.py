@@ -22,16 +22,16 @@ Splits = Mapping[str, Mapping[str, Examples]]
 """split -> task -> its examples."""
 
 
-def find_splits(tasks: Sequence[Task], settings: MultitaskSettings, outputs: Paths) -> Paths:
+def find_splits(tasks: Sequence[Task], settings: MultitaskSettings, prediction_paths: Paths) -> Paths:
     """The data file of every split of every task.
 
     Raises `UserError` if a file is missing, or if it is also the path of a prediction file, which would overwrite it.
     """
-    predictions = [path.resolve() for path in outputs.values()]
+    predictions = [path.resolve() for path in prediction_paths.values()]
     files = {}
     for task in tasks:
         for split in task.splits:
-            # a task of a user's own may have no flags for its files
+            # a flag such as --sst-train; a task of a user's own may have none
             path_in_flag = getattr(settings.files, f"{task.files.flag_prefix}_{split}", "")
             if split in task.paths:
                 path = require_file(task.paths[split])
@@ -100,7 +100,7 @@ def _with_duplicates(train: TokenCache, dev: Examples) -> Examples:
     return replace(dev, cache=replace(dev.cache, report=dev.cache.report | {"in_train": count}))
 
 
-def make_schedule(settings: MultitaskSettings, train: Mapping[str, Examples]) -> tuple[plan.Plan, dict[str, int]]:
+def make_plan(settings: MultitaskSettings, train: Mapping[str, Examples]) -> tuple[plan.Plan, dict[str, int]]:
     """The training plan, and the number of training rows per task: all, or at most `--limit`."""
     training = settings.training
     limit = settings.data.limit

@@ -186,7 +186,8 @@ class Task(ABC):
     ) -> str:
         """The content of a prediction file: the header, then a line for each row, in file order.
 
-        `source` is the data file of the rows, and `split` the split that they are of; "" for all rows of a file.
+        `probabilities`, `source`, the data file of the rows, and their `split` ("" for all rows of a file) are for
+        tasks whose prediction file repeats the data file.
         """
         lines = [self.files.header]
         # tolist gives plain floats, so that no np.float32(...) is written

@@ -81,7 +81,7 @@ def test_both_stages_run_from_another_folder(commands: Path, tiny: Path, tmp_pat
     data = ROOT / "data" / "sample"
     words = ("--preset", "sample", "--max-steps", "2", "--data", data, "--weights", tiny, "--max-length", "24")
     output = output_of(commands / "minbert-pretrain", *words, folder=tmp_path)
-    assert output.splitlines()[-1] == f"next: minbert-train --data {data}"
+    assert output.splitlines()[-1] == f"next: minbert-train --preset sample --encoder runs/cbcl/encoder --data {data}"
     assert (tmp_path / "runs/cbcl/report.html").is_file()
 
     words = ("--max-steps", "1", "--max-length", "16", "--tasks", "sst")

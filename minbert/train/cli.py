@@ -52,7 +52,7 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{message} (see --help)")
 
 
-def demand_writable(out: Path | None, flag: str = "--out") -> None:
+def require_writable(out: Path | None, flag: str = "--out") -> None:
     """Raises `UserError` if `out` is a folder, or if no file can be created there; missing folders can be created."""
     if out is None or out.is_char_device() or out.is_fifo():  # these are written to directly
         return

@@ -79,11 +79,10 @@ def say(text: str) -> None:
         cli.say(text)
 
 
-def note(*texts: str) -> None:
-    """Print warnings to standard error, on the first rank only."""
+def note(text: str) -> None:
+    """Print a warning to standard error, on the first rank only."""
     if rank() == 0:
-        for text in texts:
-            cli.say(f"note: {text}", sys.stderr)
+        cli.say(f"note: {text}", sys.stderr)
 
 
 def own_rows(rows: np.ndarray) -> np.ndarray:

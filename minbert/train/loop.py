@@ -129,9 +129,9 @@ def fit(
 
     A resumed run continues from its newest checkpoint.
 
-    training: among others `keep` (with `best`, the weights before training are kept as step 0 if no evaluation is above
-    the baseline; without a defined score, the last step is kept) and `average` (the weights of the last step become the
-    mean over the last steps; Izmailov et al., 2018, section 3, after every step and under the same schedule).
+    training: among others `keep`, which step's weights are left. With `best`, the weights before training are kept as
+    step 0 if no evaluation is above the baseline; without a defined score the last step is kept. With `average`, the
+    weights of the last step become the mean over the last steps (Izmailov et al., 2018, section 3).
     run_settings: how often the run is saved and logged.
     precision: "fp32", "bf16" or "fp16", in which a step whose gradients overflow changes no weights, but counts.
     baseline: the score of the model before training; without it the first defined score is the best so far.
@@ -218,7 +218,8 @@ def fit(
             # once in a while: save
             if saving:
                 _check_weights(model, optimizer, state.step, batch.task, device)
-                if averaged_after < state.step == plan.total:
+                # after the check and before the save: the checkpoint of the last step holds the mean
+                if training.average and state.step == plan.total:
                     optimizer.use_average()
                 _save(model, optimizer, state, run, training)
             if stopping:

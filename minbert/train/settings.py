@@ -261,7 +261,7 @@ class Parsed(Generic[S]):
 
 
 # flags by the names that transformers' Trainer, and scripts written for it, have for them
-_ELSEWHERE = {
+_TRAINER_FLAGS = {
     "learning_rate": "--lr",
     "lr_scheduler_type": "--lr-schedule",
     "max_grad_norm": "--clip",
@@ -310,7 +310,7 @@ class _Parser(HfArgumentParser):
         if unknown:
             word = unknown[0].partition("=")[0]
             option_strings = list(chain.from_iterable(action.option_strings for action in self._actions))
-            word = _ELSEWHERE.get(word.replace("-", "_").lstrip("_"), word)
+            word = _TRAINER_FLAGS.get(word.replace("-", "_").lstrip("_"), word)
             raise UserError(f"{unknown[0]}: no such flag{suggestion(word, option_strings)} (see --help)")
         typed_options = {word.partition("=")[0] for word in words}
         typed = [action.dest for action in self._actions if not typed_options.isdisjoint(action.option_strings)]
@@ -342,7 +342,7 @@ def parse(
     """
     parser = _Parser(kind, program, description)
     # before all other flags, so that --help shows the values of the preset as defaults
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first = cli.Parser(add_help=False, allow_abbrev=False)
     first.add_argument("--preset")
     first.add_argument("--config")
     first.add_argument("--list-presets", "--list_presets", action="store_true")

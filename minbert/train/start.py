@@ -72,7 +72,7 @@ def open_run(parsed: Parsed[S]) -> Iterator[OpenRun[S]]:
     exited. After an error no rank waits. Raises `UserError`.
     """
     settings: Any = parsed.settings
-    device = set_up_device(demanded=settings.run.use_gpu)
+    device = set_up_device(required=settings.run.use_gpu)
     with distributed.group(device), ExitStack() as stack:
         precision = number_format(settings.training.precision, device)
         # without --pooler it is known when the encoder is loaded
@@ -177,12 +177,12 @@ def begin_run(run: OpenRun[Any], encoder: InitialEncoder, inputs: InputFiles, **
         )
 
 
-def set_up_device(*, demanded: bool) -> torch.device:
+def set_up_device(*, required: bool) -> torch.device:
     """CUDA if available, else the CPU. Also turns on deterministic algorithms, and keeps freed memory.
 
-    Raises `UserError` if CUDA is `demanded` and not available, or if this process of several has no GPU of its own.
+    Raises `UserError` if CUDA is `required` and not available, or if this process of several has no GPU of its own.
     """
-    if demanded and not torch.cuda.is_available():
+    if required and not torch.cuda.is_available():
         raise UserError("--use-gpu: torch sees no CUDA device here")
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     # torch.use_deterministic_algorithms would import torch's compiler, which takes 2 s

@@ -26,7 +26,7 @@ from minbert.fast import packed_weights
 from minbert.files import write_atomic, write_json
 from minbert.precision import autocast
 from minbert.ragged import Ragged
-from minbert.train.cli import Parser, demand_writable, say
+from minbert.train.cli import Parser, require_writable, say
 from tasks.contrastive.evaluation import unit
 from tasks.intervals import interval, verdict
 from tasks.manifests import data_files, manifests_behind
@@ -94,7 +94,7 @@ def parse(flags: argparse.ArgumentParser, arguments: list[str] | None) -> argpar
     options.command = shlex.join(["python", "-m", f"tasks.benchmarks.{options.module}", *words])
     if options.out is None:
         options.out = Path("runs/benchmarks") / options.encoder[0].strip("/.").replace("/", "-")
-    demand_writable(options.out / f"{options.suite}.json")
+    require_writable(options.out / f"{options.suite}.json")
     return options
 
 

@@ -52,7 +52,7 @@ def triplets_of(path: Path, premise: str) -> Texts:
     if kind == "nli":
         merged = triplets.from_pairs([content.rows], "cross")
     elif content.num_texts == 3:
-        merged = triplets.checked([content.rows])
+        merged = triplets.from_triplets([content.rows])
     else:
         raise UserError(f"{path}: rows without a hard negative have no gap to show")
     texts = [row.texts for row in merged.triplets if triplets.fold(row.texts[0]) == triplets.fold(premise)]

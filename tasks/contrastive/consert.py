@@ -69,7 +69,7 @@ class LossSettings:
 
 @dataclass(frozen=True)
 class ConsertRunSettings(RunSettings):
-    """Stage two looks for CBCL's encoder in runs/cbcl."""
+    """As in all commands; in CBCL's folder stage two would take the encoder for CBCL's."""
 
     run_dir: str = flag("runs/consert", RUN_DIR, metavar="DIR")
 

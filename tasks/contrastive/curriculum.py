@@ -125,12 +125,9 @@ def plan(
     Prefix. Pacing by `epoch`: n_t (CBCL, equation 2). By `step`: step s of all S may draw on floor((s/S)^power * N)
     (SelfCCL, section 4.3.2, where T counts steps). Exponent 0 makes everything eligible from the start.
 
-    Batches, a function of (seed, epoch) alone. `shuffled`: passes, each a shuffle of the epoch's largest prefix; a
-    step takes the next rows that are eligible by then. So every eligible row is equally likely at every step, no row
-    is drawn twice in a pass, and while the prefix does not grow each is drawn once. `sorted`: the prefix in its order,
-    from the start of each epoch and again when its end is reached. No batch holds a row twice: one that ends a pass is
-    filled up with other rows of the next. With pacing by step, a row near the end of the order may never be drawn.
-    With `texts`, [rows of the file, k], the rows of an epoch are exchanged between its batches by `unique_batches`.
+    Batches, a function of (seed, epoch) alone: `_shuffled_batches` or `_sorted_batches`. With pacing by step, a row
+    near the end of the order may never be drawn. With `texts`, [rows of the file, k], the rows of an epoch are
+    exchanged between its batches by `unique_batches`.
     """
     size = len(order)
     least = min(batch_size, size)
@@ -171,7 +168,12 @@ def plan(
 def _shuffled_batches(
     limits: Sequence[int], sizes: Sequence[int], shuffle: Callable[[int], np.ndarray]
 ) -> list[np.ndarray]:
-    """Batches of passes 0, 1, ..., each in the order that `shuffle(pass)` gives."""
+    """Batches of passes 0, 1, ..., each in the order that `shuffle(pass)` gives.
+
+    A step takes the next rows that are eligible by then. So every eligible row is equally likely at every step, no row
+    is drawn twice in a pass, and while the prefix does not grow each is drawn once. No batch holds a row twice: one
+    that ends a pass is filled up with other rows of the next.
+    """
     batches = []
     passes = 0
     undrawn = np.empty(0, dtype=np.int64)  # rows of the current pass that no batch has had
@@ -263,19 +265,21 @@ def sort(
     """
     if settings.order == "none":
         return rows, None
+    if settings.order == "random":
+        return rows[arrange(rows, seed, "random")], None
     if task_losses is not None:
         return rows[arrange(task_losses, seed, settings.order)], None
-    if similarities is None:
-        return rows[arrange(rows, seed, "random")], None
+    assert similarities is not None, "the script scores the triplets for every other order"
     groups_of_rows = difficulty(similarities.positive, similarities.negative, settings.margin)
+    # by row of the file, as the batches of the plan hold those
     groups = np.full(rows.max() + 1, -1)
     groups[rows] = groups_of_rows
-    hardness = {
+    difficulties = {
         "groups": groups_of_rows,
         "entailment": -similarities.positive,
         "contradiction": similarities.negative,
     }
-    values = hardness[settings.difficulty].astype(np.float64)
+    values = difficulties[settings.difficulty].astype(np.float64)
     return rows[arrange(values, seed, settings.order)], groups
 
 

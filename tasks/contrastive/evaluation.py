@@ -200,7 +200,7 @@ def _correlations(cosines: Mapping[str, np.ndarray], dev: Mapping[str, Examples]
     return correlations
 
 
-def verdict(before: EvaluationResult, after: EvaluationResult, state: LoopState) -> str:
+def describe_failure(before: EvaluationResult, after: EvaluationResult, state: LoopState) -> str:
     """A sentence if training has not improved the encoder by the metric; else an empty string."""
     metric = TrainingSettings.metric
     if not state.kept_step:

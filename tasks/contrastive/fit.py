@@ -27,7 +27,7 @@ from tasks.contrastive.evaluation import Evaluation
 from tasks.contrastive.settings import StageOneSettings
 from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep
 from tasks.examples import Examples
-from tasks.presets import PRESETS
+from tasks.presets import CBCL_RUN, PRESETS
 from tasks.record import file_name, rows_of, write_rows
 
 S = TypeVar("S", bound=StageOneSettings)
@@ -118,10 +118,12 @@ def fit_and_save(
     # say what came out, write the page
     measured = evaluation.as_text(after.metrics) or "nothing is measured"
     cli.say(f"after training ({state.kept_weights(training, steps.total)}): {measured}")
-    if trains_sentences and (sentence := evaluation.verdict(before, after, state)):
-        cli.say(sentence)
+    if trains_sentences:
+        failure = evaluation.describe_failure(before, after, state)
+        if failure:
+            cli.say(failure)
     cli.say(f"mean training loss over the last epoch: {metrics.format_score(last_loss)}\n")
-    run.folder.record_step(state.step)
+    run.folder.record_step(state.step)  # again: the session's time includes the evaluation and the encoder
     cli.run_module("tasks.report", str(folder))
     cli.say(f"encoder in {folder / 'encoder'}")
     # a preset of both stages
@@ -140,7 +142,8 @@ def next_command(encoder: Path, data: str, flags: Sequence[str] = ()) -> str:
     if not any([*data_path(data).glob("*-train.csv"), *data_path(data).glob("course/*-train.csv")]):
         return ""
     words = list(flags)
-    if encoder != Path("runs/cbcl/encoder"):  # where stage two looks by itself
+    # stage two looks in CBCL's folder by itself, but not with flags: a preset may name other weights
+    if flags or encoder != Path(CBCL_RUN) / "encoder":
         words += ["--encoder", str(encoder)]
     if data:
         words += ["--data", data]

@@ -102,23 +102,25 @@ def triplet(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float, d
 
 def softmax_features(u: Tensor, v: Tensor) -> Tensor:
     """[u; v; |u - v|] (SBERT, section 3; ConSERT, equation 2), which a classifier of pairs sees: [B, 3D]."""
-    u, v = _full(u), _full(v)
+    u = _full_precision(u)
+    v = _full_precision(v)
     return torch.cat([u, v, (u - v).abs()], dim=1)
 
 
-def _full(x: Tensor) -> Tensor:
+def _full_precision(x: Tensor) -> Tensor:
     return x if x.dtype == torch.float64 else x.float()
 
 
 def _cosines(x: Tensor, y: Tensor) -> Tensor:
     """Cosine of every row of `x` with every row of `y`, in full precision whatever the surrounding autocast."""
     with torch.autocast(x.device.type, enabled=False):
-        return F.normalize(_full(x), dim=1) @ F.normalize(_full(y), dim=1).t()
+        return F.normalize(_full_precision(x), dim=1) @ F.normalize(_full_precision(y), dim=1).t()
 
 
 def _distance(x: Tensor, y: Tensor, kind: str) -> Tensor:
     kind = one_of(kind, DISTANCES, "distance")
-    x, y = _full(x), _full(y)
+    x = _full_precision(x)
+    y = _full_precision(y)
     if kind == "euclidean":
         return torch.linalg.vector_norm(x - y, dim=1)
     return 1 - (F.normalize(x, dim=1) * F.normalize(y, dim=1)).sum(1)

@@ -46,7 +46,7 @@ class LossSettings:
 
 @dataclass(frozen=True)
 class NliRunSettings(RunSettings):
-    """Stage two looks for CBCL's encoder in runs/cbcl."""
+    """As in all commands; in CBCL's folder stage two would take the encoder for CBCL's."""
 
     run_dir: str = flag("runs/nli", RUN_DIR, metavar="DIR")
 

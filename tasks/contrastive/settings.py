@@ -7,6 +7,7 @@ from minbert.errors import UserError
 from minbert.train import settings
 from minbert.train.settings import DataSettings, Settings, flag, require_range
 from tasks.augment.synonyms import SynonymFileSettings, SynonymSettings
+from tasks.presets import CBCL_RUN
 
 RUN_DIR = "folder of the run: new, or empty, except with --resume"
 NO_PAIRS = "none"
@@ -53,7 +54,8 @@ class InBatchTrainingSettings(TrainingSettings):
     """Training with in-batch negatives."""
 
     unique_batches: bool = flag(
-        True, "a text stands in one row of a batch, as it would be a negative of itself: other rows go to later batches"
+        True,
+        "no text in two rows of a batch, where it would be a negative of itself: the second row moves to another batch",
     )
 
     def require_negatives(self) -> None:
@@ -77,9 +79,9 @@ class FileSettings(SynonymFileSettings):
 
 @dataclass(frozen=True)
 class RunSettings(settings.RunSettings):
-    """The run's folder, its checkpoints and its log; a command whose folder is another one has its own default."""
+    """The run's folder, its checkpoints and its log."""
 
-    run_dir: str = flag("runs/cbcl", RUN_DIR, metavar="DIR")
+    run_dir: str = flag(CBCL_RUN, RUN_DIR, metavar="DIR")
 
 
 class StageOneSettings(Settings):

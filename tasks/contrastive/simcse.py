@@ -60,7 +60,7 @@ class LossSettings:
 
 @dataclass(frozen=True)
 class SimcseRunSettings(RunSettings):
-    """Stage two looks for CBCL's encoder in runs/cbcl."""
+    """As in all commands; in CBCL's folder stage two would take the encoder for CBCL's."""
 
     run_dir: str = flag("runs/simcse", RUN_DIR, metavar="DIR")
 

@@ -72,7 +72,9 @@ class ContrastiveModel(nn.Module):
         width = encoder.config.hidden_size
         vectors, classes = classifier
         self.encoder = encoder
-        # a projection that is kept is the encoder's own pooling layer, trained anew
+        # a projection that is kept is the encoder's own pooling layer, trained anew; weights may have none
+        if projection == "kept" and encoder.pooler_dense is None:
+            encoder.pooler_dense = nn.Linear(width, width).to(encoder.device)
         self.pooler = "pooler" if projection == "kept" else pooler
         self.graphed_vectors = GraphedVectors(encoder, self.pooler)
         self.projection = nn.Linear(width, width) if projection == "training" else None

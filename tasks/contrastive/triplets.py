@@ -88,7 +88,7 @@ def read(files: TripletFiles, per_premise: str, tokenizer: Tokenizer, length: in
         if files.kind == "nli":
             merged = from_pairs(sources, per_premise, names=names)
         else:
-            merged = checked(sources, files.num_texts, names=names)
+            merged = from_triplets(sources, files.num_texts, names=names)
         yield from merged.triplets
         yield from merged.skipped
         yield {"counts": merged.counts, "other_splits": sum(data.other_splits for data in opened)}
@@ -190,13 +190,13 @@ def from_pairs(
     with its i-th; `cross`, all with all (the papers say only that triplets are merged on the premise: CBCL, section
     5.1; SelfCCL, section 4.2).
     """
-    read = number_texts(sources, ["premise", "hypothesis"], names)
-    pairs = read.table.assign(order=pd.factorize(read.table["premise"])[0], row=range(len(read.table)))
+    numbered = number_texts(sources, ["premise", "hypothesis"], names)
+    pairs = numbered.table.assign(order=pd.factorize(numbered.table["premise"])[0], row=range(len(numbered.table)))
 
     # the defects, each checked on the rows that have none of the earlier ones
     same = pairs["premise"] == pairs["hypothesis"]
     neutral = pairs["label"] == NEUTRAL
-    pair = pairs["premise"] * len(read.texts) + pairs["hypothesis"]  # one number for both texts
+    pair = pairs["premise"] * len(numbered.texts) + pairs["hypothesis"]  # one number for both texts
     entailed = pair[pairs["label"] == ENTAILMENT]
     contradicted = pair[pairs["label"] == CONTRADICTION]
     contradictory = pair.isin(np.intersect1d(entailed, contradicted)) & ~neutral & ~same
@@ -217,7 +217,7 @@ def from_pairs(
     merged = entailments.merge(contradictions, on=on, suffixes=("", "_against"))
     merged = merged.sort_values(["order", "row", "row_against"])
 
-    return read.to_triplets(
+    return numbered.to_triplets(
         merged.assign(id=merged["id"] + "-" + merged["id_against"]),
         ["premise", "hypothesis", "hypothesis_against"],
         np.select([same, contradictory, duplicate], [*_DEFECTS], ""),
@@ -231,22 +231,22 @@ def from_pairs(
     )
 
 
-def checked(
+def from_triplets(
     sources: Sequence[Iterable[Row | Issue]], num_texts: int = 3, *, names: Sequence[str] = ()
 ) -> MergedTriplets:
     """Rows that are triplets already (positive pairs with 2 texts), in file order, without the defective ones."""
     sides = ["anchor", "positive", "negative"][:num_texts]
-    read = number_texts(sources, sides, names)
-    numbers = read.table[sides]
+    numbered = number_texts(sources, sides, names)
+    numbers = numbered.table[sides]
     anchor = numbers["anchor"]
     same = numbers[sides[1:]].eq(anchor, axis=0).any(axis=1)
     contradictory = pd.Series(False, index=numbers.index)
     if num_texts == 3:
         # one number for both texts of a pair
-        entailed = anchor * len(read.texts) + numbers["positive"]
-        contradicted = anchor * len(read.texts) + numbers["negative"]
+        entailed = anchor * len(numbered.texts) + numbers["positive"]
+        contradicted = anchor * len(numbered.texts) + numbers["negative"]
         contradictory = entailed.isin(contradicted) | contradicted.isin(entailed)
     defect = np.select([same, contradictory, numbers.duplicated()], [*_DEFECTS], "")
-    usable = read.table[defect == ""]
+    usable = numbered.table[defect == ""]
     counts = {"neutral": 0, "usable": len(usable), "premises": anchor.nunique(), "alone": 0, "unpaired": 0}
-    return read.to_triplets(usable, sides, defect, counts)
+    return numbered.to_triplets(usable, sides, defect, counts)

@@ -33,11 +33,11 @@ def separate_repeats(batches: Sequence[np.ndarray], limits: Sequence[int], texts
     batches = [batch.copy() for batch in batches]
     index = _TextIndex(batches, texts)
     for number, batch in enumerate(batches):
-        for place in index.clashing_places(batch.tolist()):
-            row = int(batch[place])
-            if index.is_everywhere(row):
+        for position in index.repeated_positions(batch.tolist()):
+            row = int(batch[position])
+            if index.clashes_with_all(row):
                 continue
-            rest = np.delete(batch, place)
+            rest = np.delete(batch, position)
             later_first = chain(range(number + 1, len(batches)), range(number))
             fitting = (target for target in later_first if row < limits[target] and not index.clashes(row, target))
             partner = _find_partner(batches, list(islice(fitting, 1)), rest, limits[number], index)
@@ -46,7 +46,7 @@ def separate_repeats(batches: Sequence[np.ndarray], limits: Sequence[int], texts
                 partner = _find_partner(batches, list(fitting), rest, limits[number], index)
             if partner is not None:
                 target, other = partner
-                batch[place] = other
+                batch[position] = other
                 batches[target][batches[target] == other] = row
                 index.move(row, number, target)
                 index.move(other, target, number)
@@ -138,24 +138,24 @@ class _TextIndex:
             clashes |= used[column[rows]]
         return clashes
 
-    def is_everywhere(self, row: int) -> bool:
+    def clashes_with_all(self, row: int) -> bool:
         """Whether a row clashes with every batch because of one of its texts."""
         if any(len(self.as_any[text]) == self.batch_count for text in self.targets[row]):
             return True
         return any(len(self.as_target[text]) == self.batch_count for text in self.negatives[row])
 
-    def clashing_places(self, batch: Sequence[int]) -> list[int]:
-        """The rows of a batch that share an anchor or a positive with an earlier row."""
-        places = []
+    def repeated_positions(self, batch: Sequence[int]) -> list[int]:
+        """The positions in a batch of the rows that clash with an earlier one."""
+        positions = []
         targets: set[int] = set()
-        every: set[int] = set()
-        for place, row in enumerate(batch):
-            if every.isdisjoint(self.targets[row]) and targets.isdisjoint(self.negatives[row]):
+        all_texts: set[int] = set()
+        for position, row in enumerate(batch):
+            if all_texts.isdisjoint(self.targets[row]) and targets.isdisjoint(self.negatives[row]):
                 targets.update(self.targets[row])
-                every.update(self.targets[row], self.negatives[row])
+                all_texts.update(self.targets[row], self.negatives[row])
             else:
-                places.append(place)
-        return places
+                positions.append(position)
+        return positions
 
 
 def _decrement(counts: Counter[int], batch: int) -> None:

@@ -122,6 +122,7 @@ def read_rows(table: Table, request: Request) -> DataFile:
         if "id" in columns:
             # a tab or a line end would be one of the tables that ids are written to
             row_id = " ".join(text_of(table.path, line, record, columns["id"]).split())
+            # as the course's code does; of a file to predict the ids stay as written
             if request.labelled:
                 row_id = row_id.lower()
         data.keep(line, row_texts, label, row_id, note)

@@ -17,7 +17,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", metavar="FILE", type=Path, help="the page (default: RUN/report.html)")
     parser.add_argument("--no-texts", action="store_true", help="leave the sentences of the data out")
     options = parser.parse_args(arguments)
-    cli.demand_writable(options.out)
+    cli.require_writable(options.out)
     print(f"report: {page.write_report(options.run, options.out, texts=not options.no_texts)}")
 
 

@@ -61,9 +61,8 @@ def original_rows(run: Run, task: str, split: str, data: Path | None = None) -> 
     kind = registry.TASKS[task]()
     rows = []
     for row in readers.open_as(path, kind.kind, split, classes=kind.class_count, clean=False).rows:
-        if isinstance(row, Row):
-            texts = tuple(" ".join(text.split()) for text in row.texts)
-            rows.append(Row(row.id, texts, row.label))
+        texts = tuple(" ".join(text.split()) for text in row.texts)
+        rows.append(Row(row.id, texts, row.label))
     return rows
 
 
@@ -249,7 +248,7 @@ def noun_tables(pairs: pd.DataFrame) -> list[Table]:
 
 def _sample(options: argparse.Namespace) -> None:
     out = options.out or options.run / "pairs.tsv"
-    cli.demand_writable(out)
+    cli.require_writable(out)
     if out.exists():
         raise UserError(f"{out}: exists, and may hold categories: choose another --out")
     task = registry.resolve_task(options.task)
@@ -270,7 +269,7 @@ def _sample(options: argparse.Namespace) -> None:
 
 
 def _figure(options: argparse.Namespace) -> None:
-    cli.demand_writable(options.out)
+    cli.require_writable(options.out)
     sheet = read_sheet(options.file)
     path = draw_categories(options.out or options.file.with_name("error-categories"), sheet)
     print(f"{counts_table(sheet, options.file.name).terminal()}\n\nfigure: {path}")

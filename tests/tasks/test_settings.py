@@ -73,6 +73,17 @@ def test_weights_are_used_without_stage_one(tmp_path: Path, monkeypatch: pytest.
     assert (encoder.encoder, encoder.weights) == ("", "bert-base-uncased")
 
 
+def test_resumed_run_keeps_its_start(tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stage one was run while the run was stopped."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(tiny, tmp_path / STAGE_ONE)
+    run = tmp_path / "runs" / "multitask"
+    run.mkdir()
+    (run / "manifest.json").write_text('{"all_settings": {"encoder": ""}}')
+    assert multitask("--resume").settings.encoder.encoder == ""
+    assert multitask("--resume", "--run-dir", "runs/other").settings.encoder.encoder == STAGE_ONE
+
+
 BAD = [
     ("--tasks sst,sst", "--tasks: 'sst,sst'"),
     ("--patience 2 --sampling sequential", "--patience and --sampling"),

@@ -18,7 +18,7 @@ from minbert.encoder import Encoder
 from minbert.train.loop import LoopState
 from minbert.train.plan import Plan
 from tasks.contrastive import evaluation
-from tasks.contrastive.evaluation import Evaluation, EvaluationResult, last_epoch_loss, verdict
+from tasks.contrastive.evaluation import Evaluation, EvaluationResult, describe_failure, last_epoch_loss
 from tasks.examples import Examples
 from tests.tasks.contrastive import formulas
 
@@ -183,5 +183,5 @@ def test_last_epoch_loss_averages_its_rows() -> None:
 )
 def test_useless_training_is_reported(kept: int, best: int, after: float | None, message: str) -> None:
     first, last = (EvaluationResult({"sts_dev_spearman": rho}, {}) for rho in (0.5, after))
-    sentence = verdict(first, last, LoopState(step=9, kept_step=kept, best_step=best))
+    sentence = describe_failure(first, last, LoopState(step=9, kept_step=kept, best_step=best))
     assert sentence.endswith(message) and bool(message) == bool(sentence)

@@ -3,6 +3,7 @@
 python -m pytest --import-mode=importlib tests/tasks/contrastive/test_settings.py
 """
 
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,13 @@ from minbert import UserError
 from minbert.train.settings import Settings, parse
 from pretrain_cbcl import PretrainSettings, find_data
 from tasks.contrastive.consert import ConsertSettings
+from tasks.contrastive.fit import next_command
 from tasks.contrastive.nli import NliSettings
 from tasks.contrastive.simcse import SimcseSettings
 from tasks.presets import PRESETS
+from tasks.settings import MultitaskSettings, resolve_defaults
 
+SAMPLE = Path(__file__).parents[3] / "data" / "sample"
 PRETRAIN = "pretrain_cbcl.py"
 CONSERT = "-m tasks.contrastive.consert"
 SIMCSE = "-m tasks.contrastive.simcse"
@@ -116,3 +120,29 @@ def test_mistake_names_the_flag(command: str, words: str, message: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
         settings_of(command, *words.split())
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--objective triplet --temperature 0.1", "--temperature belongs to --objective nt-xent"),
+        ("--loss-margin 2", "--loss-margin belongs to --objective triplet"),
+        ("--preset", "--preset"),
+    ],
+)
+def test_flag_without_use_or_value(words: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        settings_of(PRETRAIN, *words.split())
+
+
+def test_next_command_starts_from_the_run(tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with a preset of both stages, which names other weights."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(tiny, "runs/cbcl/encoder")
+    encoder = Path("runs/cbcl/encoder")
+    for flags in ((), ("--preset", "minilm")):
+        words = shlex.split(next_command(encoder, str(SAMPLE), flags))
+        words = words[words.index(next(word for word in words if word.endswith("multitask_train.py"))) + 1 :]
+        program = "multitask_train.py"
+        parsed = parse(MultitaskSettings, PRESETS, words, program=program, description="", default="default")
+        assert resolve_defaults(parsed).settings.encoder.encoder == str(encoder)

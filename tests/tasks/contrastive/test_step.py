@@ -87,11 +87,14 @@ def test_second_pass_repeats_dropout(
     assert not gradients
 
 
-def test_kept_projection_becomes_the_pooler(bert: BertModel, tiny: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("without_layer", [False, True])
+def test_kept_projection_becomes_the_pooler(bert: BertModel, tiny: Path, tmp_path: Path, without_layer: bool) -> None:
     """Training and the saved folder give the same vectors: tanh(W [CLS] + b)."""
     tokenizer = Tokenizer.load(tiny)
     cls = Encoder(bert, tokenizer, "cls", precision="fp32").encode(ANCHORS)
     before = bert.pooler_dense.weight.detach().clone()
+    if without_layer:
+        bert.pooler_dense = None
     model = ContrastiveModel(bert, "pooler", seed=9, projection="kept").eval()
     assert not torch.equal(bert.pooler_dense.weight, before), "the layer starts from random weights"
     weight = bert.pooler_dense.weight.detach().double().numpy()

@@ -18,7 +18,7 @@ from minbert.token_cache import Issue, Row
 from minbert.train.start import InitialEncoder
 from tasks.contrastive import triplets
 from tasks.contrastive.data import TrainingRows
-from tasks.contrastive.triplets import checked, find_triplets, fold, from_pairs
+from tasks.contrastive.triplets import find_triplets, fold, from_pairs, from_triplets
 from tests.tasks.contrastive.conftest import texts_of, write_pairs
 
 Pair = tuple[str, str, int]
@@ -117,7 +117,7 @@ def test_defective_triplets_are_listed() -> None:
         ("Kids play.", "Kids sit.", "Kids cry."),
         ("Kids nap.", "Kids sit.", "Kids run."),  # another anchor: nothing is wrong
     ]
-    merged = checked([[Row(str(line), row, line=line) for line, row in enumerate(rows_of_file, 1)]])
+    merged = from_triplets([[Row(str(line), row, line=line) for line, row in enumerate(rows_of_file, 1)]])
     assert texts(merged) == [rows_of_file[0], rows_of_file[2], rows_of_file[7]]
     assert [row.line for row in merged.skipped] == [4, 5, 6, 7, 2]
     assert (merged.counts["same_as_anchor"], merged.counts["contradictory"], merged.counts["duplicates"]) == (1, 3, 1)
