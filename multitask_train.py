@@ -9,6 +9,7 @@ import sys
 from functools import partial
 
 from minbert import modules, weights
+from minbert.errors import format_count
 from minbert.files import expand_user
 from minbert.optimizer import AdamW
 from minbert.train import cli, distributed, loop, plan, start
@@ -42,22 +43,21 @@ def train(run: OpenRun[MultitaskSettings]) -> None:
     paths = record.prediction_paths(tasks, settings)
     files = splits.find_splits(tasks, settings, paths)
     resources = synonym_files(settings)
-    source = settings.encoder.from_run or settings.encoder.encoder
     flag = "--weights"
-    if source:
-        flag = "--from" if settings.encoder.from_run else "--encoder"
-    initial = start.load_initial_encoder(
-        settings.encoder,
-        run.device,
-        source=source,
-        flag=flag,
-        origin=manifests.describe_run(expand_user(source or settings.encoder.weights)),
-    )
+    source = settings.encoder.weights
+    if settings.encoder.encoder:
+        flag = "--encoder"
+        source = settings.encoder.encoder
+    if settings.encoder.from_run:
+        flag = "--from"
+        source = settings.encoder.from_run
+    origin = manifests.describe_run(expand_user(source))
+    initial = start.load_initial_encoder(settings.encoder, run.device, source=source, flag=flag, origin=origin)
     data = splits.read(tasks, files, settings, initial.tokenizer, initial.max_length)
 
     # build encoder and heads
-    sentences, sentence_inputs = model.sentence_encoder(settings, initial.model, initial.tokenizer)
-    multitask = model.build(settings, initial.model, initial.pooler, tasks, sentences)
+    sentence_encoder, sentence_inputs = model.load_sentence_encoder(settings, initial.model, initial.tokenizer)
+    multitask = model.build(settings, initial.model, initial.pooler, tasks, sentence_encoder)
     from_run, head_inputs = model.take_heads(multitask, settings)
     optimizer = AdamW(model.parameter_groups(multitask, training), lr=training.lr)
     parameters = sum(p.numel() for p in multitask.parameters() if p.requires_grad)
@@ -80,7 +80,7 @@ def train(run: OpenRun[MultitaskSettings]) -> None:
     rows = ", ".join(f"{task.title} {sizes[task.name]:,}" for task in tasks)
     distributed.say(f"{parameters:,} parameters, {run.describe(initial.model)}")
     distributed.say(
-        f"{steps.total:,} step{'s' * (steps.total != 1)} of {training.batch_size}, {settings.schedule.sampling}: {rows}"
+        f"{format_count(steps.total, 'steps')} of {training.batch_size}, {settings.schedule.sampling}: {rows}"
     )
 
     # fit

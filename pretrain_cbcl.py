@@ -16,7 +16,7 @@ from safetensors.numpy import save
 from torch import Tensor
 
 from minbert.encoder import Encoder
-from minbert.errors import UserError
+from minbert.errors import UserError, format_count
 from minbert.files import expand_user, write_atomic
 from minbert.train import cli, distributed, plan, start
 from minbert.train.plan import PlannedBatch
@@ -26,7 +26,7 @@ from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synony
 from tasks.contrastive import curriculum, losses, scoring, triplets
 from tasks.contrastive.curriculum import CurriculumSettings
 from tasks.contrastive.data import find_dev_pairs, with_dev_pairs
-from tasks.contrastive.fit import count_of, fit_and_save
+from tasks.contrastive.fit import fit_and_save
 from tasks.contrastive.settings import (
     EncoderSettings,
     FileSettings,
@@ -231,7 +231,7 @@ def train(run: OpenRun[PretrainSettings]) -> None:
 
 def print_curriculum(paced: curriculum.Paced) -> None:
     """Print how many triplets are easy, semi-hard and hard, and each epoch's mix of them."""
-    total = count_of(paced.row_count, "triplets")
+    total = format_count(paced.row_count, "triplets")
     if not paced.group_sizes:
         distributed.say(total)
         return

@@ -17,6 +17,13 @@ def short_repr(value: object) -> str:
     return _cut(repr(value), 80)
 
 
+def format_count(count: int, noun: str) -> str:
+    """A number with a noun, which is given in the plural: `1 step`, `2,000 steps`."""
+    if count == 1:
+        return f"1 {noun.removesuffix('s')}"
+    return f"{count:,} {noun}"
+
+
 def format_list(names: Iterable[object]) -> str:
     """The `short_repr` of the first 20 names, and the number of the others, for a message."""
     parts = [short_repr(name) for name in names]

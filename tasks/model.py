@@ -150,7 +150,7 @@ def _lists(ids: Tensor, mask: Tensor) -> list[list[int]]:
     return [row[keep.bool()].tolist() for row, keep in zip(ids, mask, strict=True)]
 
 
-def sentence_encoder(
+def load_sentence_encoder(
     settings: MultitaskSettings, encoder: BertModel, tokenizer: Tokenizer
 ) -> tuple[BertModel | None, InputFiles]:
     """The encoder of `--sentence-encoder` and the SHA-256 of its weights, for the run's identity; None if unused.
@@ -179,11 +179,11 @@ def build(
     encoder: BertModel,
     pooler: str,
     tasks: Sequence[Task],
-    sentences: BertModel | None = None,
+    sentence_encoder: BertModel | None = None,
 ) -> MultitaskModel:
     """The model with new heads, initialised from the run's seed, on the encoder's device.
 
-    `pooler` is how a text becomes one vector, `sentences` the encoder that reads the sentences of `joint` pairs by
+    `pooler` is how a text becomes one vector, `sentence_encoder` the encoder that reads the sentences of `joint` pairs by
     themselves, if it is not a copy.
     """
     # by a seed of their own: the heads do not depend on what was drawn before
@@ -195,7 +195,7 @@ def build(
         options.hidden_dropout_prob,
         pooler=pooler,
         frozen=options.freezes_encoder,
-        sentence_encoder=sentences,
+        sentence_encoder=sentence_encoder,
     )
     return model.to(encoder.device)
 

@@ -21,7 +21,7 @@ import numpy as np
 from minbert import token_cache
 from minbert.bert import BertModel
 from minbert.config import BertConfig
-from minbert.errors import UserError
+from minbert.errors import UserError, format_count
 from minbert.fast import accelerate
 from minbert.files import require_file
 from minbert.precision import choose, default_device, supports_bf16
@@ -123,7 +123,7 @@ def texts_of(inputs: Sentences, task: Task) -> list[tuple[str, ...]]:
         if not _is_list(texts):
             problem = f"is a {type(item).__name__}, not a {noun}"
         elif len(texts) != task.num_texts:
-            problem = f"holds {len(texts)} text{'s' * (len(texts) != 1)}, not {task.num_texts}"
+            problem = f"holds {format_count(len(texts), 'texts')}, not {task.num_texts}"
         elif not all(isinstance(text, str) for text in texts):
             problem = f"holds a {' and a '.join(type(text).__name__ for text in texts)}, not text"
         if problem:

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 import torch
 
-from minbert.errors import UserError
+from minbert.errors import UserError, format_count
 from minbert.files import TEMPORARY, make_folder, read_json_object, remove, sync, write_atomic, write_json
 from minbert.precision import cpu_has
 from minbert.train import checkpoint, cli, distributed, track
@@ -245,7 +245,7 @@ class RunFolder:
             elif row["step"] <= (last_evaluation if row["kind"] == "evaluation" else last_step):
                 kept.append(line + b"\n")
         if damaged:
-            distributed.note(f"{self._metrics}: {damaged} unreadable line{'s' * (damaged > 1)} dropped")
+            distributed.note(f"{self._metrics}: {format_count(damaged, 'unreadable lines')} dropped")
         write_atomic(self._metrics, b"".join(kept))
 
     def record_step(self, step: int) -> None:

@@ -12,7 +12,7 @@ import torch
 from minbert import weights
 from minbert.bert import BertModel
 from minbert.config import BertConfig
-from minbert.errors import UserError
+from minbert.errors import UserError, format_count
 from minbert.fast import accelerate, keep_freed_memory
 from minbert.fast.gpu_attention import kernel_name
 from minbert.files import expand_user
@@ -248,12 +248,12 @@ def resolve_max_length(requested: int, config: BertConfig) -> int:
 def shortened(full: Plan, settings: TrainingSettings) -> Plan:
     """The plan, cut to its first `--max-steps` steps; warns if it has fewer."""
     if settings.max_steps > full.total:
-        distributed.note(f"--max-steps {settings.max_steps:,}: the run has only {full.total:,} steps")
+        distributed.note(f"--max-steps {settings.max_steps:,}: the run has only {format_count(full.total, 'steps')}")
     return first_steps(full, settings.max_steps)
 
 
 def note_rows(name: str, count: int, settings: TrainingSettings) -> None:
     """Warn if a training set of `count` rows is smaller than one batch."""
     if count < settings.batch_size:
-        rows = f"{count:,} row{'s' * (count != 1)}"
+        rows = format_count(count, "rows")
         distributed.note(f"{name}: {rows} to train on, less than one batch of {settings.batch_size:,} (--batch-size)")

@@ -14,7 +14,7 @@ import pandas as pd
 
 from minbert import weights
 from minbert.encoder import Encoder
-from minbert.errors import UserError
+from minbert.errors import UserError, format_count
 from minbert.files import require_file
 from minbert.pooling import NAMES as POOLERS
 from minbert.train import cli
@@ -69,7 +69,7 @@ def table(texts: Texts, scores: Similarities, margin: float) -> Table:
         difficulty=[GROUPS[group] for group in groups],
     )
     counts = ", ".join(f"{(groups == group).sum()} {name}" for group, name in enumerate(GROUPS))
-    note = f"{len(texts)} triplet{'s' * (len(texts) != 1)}: {counts} (margin {margin:g})"
+    note = f"{format_count(len(texts), 'triplets')}: {counts} (margin {margin:g})"
     return Table(texts[0][0], rows.iloc[np.argsort(-scores.gap, kind="stable")], (note,), left=2)
 
 

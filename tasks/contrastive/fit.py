@@ -14,6 +14,7 @@ import numpy as np
 
 from minbert import modules, weights
 from minbert.encoder import Encoder
+from minbert.errors import format_count
 from minbert.files import data_path, write_json
 from minbert.optimizer import AdamW, decay_groups
 from minbert.train import cli, distributed, loop, start
@@ -62,9 +63,11 @@ def fit_and_save(
     # say what is trained on, and by what it is judged
     kept = "of the last step" if training.keep == LAST else f"that is best by {training.metric}"
     distributed.say(f"evaluated on {data.dev.description}; the encoder {kept} is kept")
-    batch = count_of(min(training.batch_size, len(rows)), noun)
+    batch = format_count(min(training.batch_size, len(rows)), noun)
     by_chance = f"; a guess has a loss of {chance:.3f}" if chance else ""
-    distributed.say(f"{count_of(steps.total, 'steps')} of {batch}, {loss}{by_chance}; {run.describe(initial.model)}")
+    distributed.say(
+        f"{format_count(steps.total, 'steps')} of {batch}, {loss}{by_chance}; {run.describe(initial.model)}"
+    )
     start.note_rows("the training set", len(rows), training)
 
     # fit, between two evaluations
@@ -152,10 +155,3 @@ def next_command(encoder: Path, data: str, flags: Sequence[str] = ()) -> str:
     # the interpreter as it was typed, and stage two's script from wherever this command was started
     script = os.path.relpath(Path(__file__).parents[2] / "multitask_train.py")
     return shlex.join([sys.orig_argv[0], script, *words])
-
-
-def count_of(count: int, noun: str) -> str:
-    """A number with a noun, which is given in the plural: `1 step`, `2,000 steps`."""
-    if count == 1:
-        return f"1 {noun.removesuffix('s')}"
-    return f"{count:,} {noun}"
