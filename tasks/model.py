@@ -183,8 +183,8 @@ def build(
 ) -> MultitaskModel:
     """The model with new heads, initialised from the run's seed, on the encoder's device.
 
-    `pooler` is how a text becomes one vector, `sentence_encoder` the encoder that reads the sentences of `joint` pairs by
-    themselves, if it is not a copy.
+    `pooler` is how a text becomes one vector, `sentence_encoder` the encoder that reads the sentences of `joint` pairs
+    by themselves, if it is not a copy.
     """
     # by a seed of their own: the heads do not depend on what was drawn before
     torch.manual_seed(torch_seed(settings.training.seed, "heads"))
