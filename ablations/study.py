@@ -16,7 +16,7 @@ from typing import Any
 
 from minbert import weights
 from minbert.errors import UserError, one_of
-from minbert.files import read_json, read_toml
+from minbert.files import read_optional_json, read_toml
 from minbert.train.settings import Settings, flag_name, flags_of, parse
 from pretrain_cbcl import PretrainSettings
 from tasks.contrastive.consert import ConsertSettings
@@ -314,17 +314,17 @@ class ArmRun:
     @property
     def manifest(self) -> dict[str, Any]:
         """The manifest of the run, empty if it has none."""
-        return _read(self.folder / "manifest.json")
+        return read_optional_json(self.folder / "manifest.json")
 
     @property
     def scores(self) -> dict[str, Any]:
         """The scores of the run, empty if it has none."""
-        return _read(self.folder / "scores.json")
+        return read_optional_json(self.folder / "scores.json")
 
     def suite_scores(self, name: str) -> dict[str, Any]:
         """The results of a suite, empty if it has not been run."""
         module = self.suites[name].split()[0]
-        return _read(self.folder / "suites" / name / f"{module.removesuffix('_suite')}.json")
+        return read_optional_json(self.folder / "suites" / name / f"{module.removesuffix('_suite')}.json")
 
     def pending(self) -> Iterator[Command]:
         """The commands that are still to be run, in order. Raises `UserError` as `is_trained` does."""
@@ -391,10 +391,6 @@ class ArmRun:
         data = ["--data", self.data] if self.data else []
         out = str(self.folder / "suites" / name)
         return ["-m", f"tasks.benchmarks.{module}", "--encoder", encoder, *flags, *data, "--out", out]
-
-
-def _read(path: Path) -> dict[str, Any]:
-    return read_json(path) if path.is_file() else {}
 
 
 def runs_of(study: Study, seeds: Sequence[int], data: str, folder: Path) -> list[ArmRun]:

@@ -328,7 +328,7 @@ def _private(folder: Path) -> Path:
     NLTK refuses such files. A clone has them under a umask of 002, and in a container where another user owns it.
     """
     paths = [*files(folder, WORDNET), *files(folder, TAGGER)]
-    if not any(map(_is_others, (folder, *paths, *(path.parent for path in paths)))):
+    if not any(map(_others_can_write, (folder, *paths, *(path.parent for path in paths)))):
         return folder
     copy = Path(tempfile.mkdtemp(prefix="minbert-nltk-")).resolve()
     atexit.register(shutil.rmtree, copy, ignore_errors=True)
@@ -343,8 +343,8 @@ def _private(folder: Path) -> Path:
     return copy
 
 
-def _is_others(path: Path) -> bool:
-    """Whether users other than this one and root own the file or folder or can write to it."""
+def _others_can_write(path: Path) -> bool:
+    """Whether a user other than this one and root owns the file or folder, or has the right to write to it."""
     status = path.stat()
     return status.st_uid not in (os.geteuid(), 0) or bool(status.st_mode & 0o022)
 

@@ -69,7 +69,7 @@ class LossSettings:
 
 @dataclass(frozen=True)
 class ConsertRunSettings(RunSettings):
-    """As in all commands; in CBCL's folder stage two would take the encoder for CBCL's."""
+    """The settings of every command, with a folder of its own: stage two looks for its encoder in CBCL's."""
 
     run_dir: str = flag("runs/consert", RUN_DIR, metavar="DIR")
 

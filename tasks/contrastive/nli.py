@@ -46,7 +46,7 @@ class LossSettings:
 
 @dataclass(frozen=True)
 class NliRunSettings(RunSettings):
-    """As in all commands; in CBCL's folder stage two would take the encoder for CBCL's."""
+    """The settings of every command, with a folder of its own: stage two looks for its encoder in CBCL's."""
 
     run_dir: str = flag("runs/nli", RUN_DIR, metavar="DIR")
 

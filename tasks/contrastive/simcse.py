@@ -60,7 +60,7 @@ class LossSettings:
 
 @dataclass(frozen=True)
 class SimcseRunSettings(RunSettings):
-    """As in all commands; in CBCL's folder stage two would take the encoder for CBCL's."""
+    """The settings of every command, with a folder of its own: stage two looks for its encoder in CBCL's."""
 
     run_dir: str = flag("runs/simcse", RUN_DIR, metavar="DIR")
 
