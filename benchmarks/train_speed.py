@@ -36,7 +36,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from minbert import AdamW, BertModel, Ragged, UserError, weights
-from minbert.fast import accelerate, keep_freed_memory
+from minbert.fast import accelerate, tune_allocator
 from minbert.fast.graphs import GraphedVectors
 from minbert.precision import autocast, supports_bf16
 from minbert.ragged import to_device
@@ -347,7 +347,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.manual_seed(0)
     # as the training scripts do; it saves both sides the same time
-    keep_freed_memory()
+    tune_allocator()
     stage = stage_one if options.stage == 1 else stage_two
     table = stage(options, weights.resolve(options.weights), precisions_of(options.device))
     cli.say(describe_machine("torch", "transformers", "sentence-transformers"))

@@ -3,6 +3,7 @@
 A test holds each piece against its plain twin. `minbert.fast.graphs` replays training steps on a GPU.
 """
 
-from minbert.fast.modules import accelerate, keep_freed_memory, packed_weights
+from minbert.fast.memory import tune_allocator
+from minbert.fast.modules import accelerate, packed_weights
 
-__all__ = ["accelerate", "keep_freed_memory", "packed_weights"]
+__all__ = ["accelerate", "packed_weights", "tune_allocator"]

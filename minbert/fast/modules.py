@@ -4,7 +4,6 @@ A fast module is a subclass of its plain module, with the same parameters and st
 falls back to the plain computation elsewhere, so an accelerated model can be moved.
 """
 
-import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -126,21 +125,3 @@ def packed_weights(model: nn.Module, precision: str, tokens: int) -> Iterator[No
     finally:
         for layer in layers:
             layer.unpack()
-
-
-_TRIM_THRESHOLD = -1  # parameters of glibc's mallopt
-_MMAP_THRESHOLD = -3
-
-
-def keep_freed_memory() -> None:
-    """Let this process keep the memory that a step frees for the next one, where the C library is glibc.
-
-    By default glibc returns it to the system, and the next step pays for the same pages again.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:
-        return
-    # 32 MiB is the most that older versions take; they leave the threshold as it is if it is asked to be higher
-    if mallopt(_MMAP_THRESHOLD, 1 << 30) == 0:
-        mallopt(_MMAP_THRESHOLD, 1 << 25)
-    mallopt(_TRIM_THRESHOLD, (1 << 31) - 1)

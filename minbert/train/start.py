@@ -13,7 +13,7 @@ from minbert import weights
 from minbert.bert import BertModel
 from minbert.config import BertConfig
 from minbert.errors import UserError, format_count
-from minbert.fast import accelerate, keep_freed_memory
+from minbert.fast import accelerate, tune_allocator
 from minbert.fast.gpu_attention import kernel_name
 from minbert.files import expand_user
 from minbert.precision import DTYPES, amx_crashes, choose, default_device
@@ -178,7 +178,7 @@ def begin_run(run: OpenRun[Any], encoder: InitialEncoder, inputs: InputFiles, **
 
 
 def set_up_device(*, required: bool) -> torch.device:
-    """CUDA if available, else the CPU. Also turns on deterministic algorithms, and keeps freed memory.
+    """CUDA if available, else the CPU. Also turns on deterministic algorithms, and tunes the allocator.
 
     Raises `UserError` if CUDA is `required` and not available, or if this process of several has no GPU of its own.
     """
@@ -188,7 +188,7 @@ def set_up_device(*, required: bool) -> torch.device:
     # torch.use_deterministic_algorithms would import torch's compiler, which takes 2 s
     torch.set_deterministic_debug_mode("error")
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    keep_freed_memory()
+    tune_allocator()
 
     chosen = default_device()
     if chosen.type == "cpu":
