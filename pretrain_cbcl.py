@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+import minbert  # noqa: F401  before torch, which then reads what it sets
+
+# isort: split
 import torch
 from safetensors.numpy import save
 from torch import Tensor

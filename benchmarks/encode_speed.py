@@ -10,6 +10,9 @@ cosine is that between a sentence's vector and minbert's in fp32.
 
 from collections.abc import Callable
 
+import minbert  # noqa: F401  before torch, which then reads what it sets
+
+# isort: split
 import numpy as np
 from sentence_transformers import SentenceTransformer
 

@@ -21,6 +21,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
+import minbert  # noqa: F401  before torch, which then reads what it sets
+
+# isort: split
 import numpy as np
 import pandas as pd
 import torch

@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import minbert  # noqa: F401  before torch, which then reads what it sets
+
 if TYPE_CHECKING:
     from tasks.api import TrainedRun, load, train
     from tasks.registry import TASKS

@@ -1,4 +1,4 @@
-"""Guards: who may import whom, without circles, where pickles may be opened, and the public names.
+"""Guards: who may import whom and in which order, without circles, where pickles may be opened, and the public names.
 
 Annotations and docstrings of public names are ruff's (D1, ANN).
 
@@ -7,7 +7,10 @@ python -m pytest --import-mode=importlib tests/test_house.py
 
 import ast
 import inspect
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterable
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -163,6 +166,37 @@ def test_only_its_command_names_a_loss(graph: dict[str, set[str]]) -> None:
         papers = {"tasks.contrastive.consert", "tasks.contrastive.nli", "tasks.contrastive.simcse"}
         allowed = {"tasks.contrastive.nli"} if module == "tasks.contrastive.consert" else set()
         assert graph[module] & papers <= allowed, module
+
+
+# ends a fresh process where torch is imported: 0 if OpenMP's variable is set by then
+SPIN_COUNT = """
+import importlib, os, sys
+
+def audit(event, arguments):
+    if event == "import" and arguments[0] == "torch":
+        os._exit("GOMP_SPINCOUNT" not in os.environ)
+
+sys.addaudithook(audit)
+importlib.import_module(sys.argv[1])
+os._exit(2)
+"""
+COMMANDS = [
+    "pretrain_cbcl",
+    "multitask_train",
+    "tasks.predict",
+    "tasks.contrastive.consert",
+    "tasks.contrastive.nli",
+    "tasks.contrastive.simcse",
+    "benchmarks.train_speed",
+    "benchmarks.encode_speed",
+]
+
+
+@pytest.mark.parametrize("module", COMMANDS)
+def test_spin_count_is_set_before_torch_is_imported(module: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
+    command = [sys.executable, "-c", SPIN_COUNT, module]
+    assert subprocess.run(command, cwd=ROOT, env=environment).returncode == 0
 
 
 UNPICKLES = re.compile(
