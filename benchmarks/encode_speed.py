@@ -9,14 +9,17 @@ cosine is that between a sentence's vector and minbert's in fp32.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 
 import minbert  # noqa: F401  before torch, which then reads what it sets
 
 # isort: split
 import numpy as np
+import torch
 from sentence_transformers import SentenceTransformer
 
 from benchmarks.train_speed import (
+    Program,
     describe_machine,
     flags,
     measure,
@@ -33,18 +36,34 @@ from minbert.train import cli
 
 SIZES = (32, 16, 64, 128, 256)
 """The batch sizes of their `encode`, the default first."""
-Encode = Callable[[list[str]], np.ndarray]
+Encode = Callable[..., np.ndarray]
 
 
-def their_encode(model: SentenceTransformer, precision: str, size: int) -> Encode:
-    """Their `encode` in a number format, with a batch size."""
+def our_encode(folder: Path, length: int, precision: str, device: torch.device, fast: bool) -> Encode:
+    """minbert's `encode` in a number format."""
+    model = BertModel.from_pretrained(folder)
+    if fast:
+        accelerate(model)
+    encoder = Encoder(model.to(device), Tokenizer.load(folder), precision=precision, max_length=length)
+    return encoder.encode
 
-    def encode(texts: list[str]) -> np.ndarray:
+
+def their_encode(folder: Path, length: int, precision: str, device: torch.device) -> Encode:
+    """sentence-transformers' `encode` in a number format, of texts and a batch size."""
+    model = SentenceTransformer(str(folder), device=str(device))
+    model.max_seq_length = length
+
+    def encode(texts: list[str], size: int) -> np.ndarray:
         with autocast(precision, model.device):
             vectors: np.ndarray = model.encode(texts, batch_size=size, show_progress_bar=False)
         return vectors
 
     return encode
+
+
+def with_size(program: Program, size: int) -> Callable[[list[str]], tuple[float, np.ndarray]]:
+    """`their_encode` with a batch size."""
+    return lambda texts: program(texts, size)
 
 
 def least_cosine(vectors: np.ndarray, exact: np.ndarray) -> float:
@@ -66,29 +85,28 @@ def main() -> None:
     for numbers in shuffled(len(texts), options.sentences, options.warmup + options.batches):
         calls.append([texts[number] for number in numbers])
 
-    theirs = SentenceTransformer(str(folder), device=str(device))
-    theirs.max_seq_length = options.length
-    encoders: dict[str, Encode] = {}
+    encoders: dict[str, Callable[[list[str]], tuple[float, np.ndarray]]] = {}
     for precision in precisions_of(device):
-        for name in ("minbert", "minbert plain"):
-            model = BertModel.from_pretrained(folder)
-            if name == "minbert":
-                accelerate(model)
-            tokenizer = Tokenizer.load(folder)
-            encoder = Encoder(model.to(device), tokenizer, precision=precision, max_length=options.length)
-            encoders[f"{name} {precision}"] = encoder.encode
-        by_size = {str(size): their_encode(theirs, precision, size) for size in SIZES}
+        settings = (folder, options.length, precision, device)
+        encoders[f"minbert {precision}"] = Program(our_encode, *settings, True, ours=True)
+        encoders[f"minbert plain {precision}"] = Program(our_encode, *settings, False, ours=True)
+        theirs = Program(their_encode, *settings, ours=False)
+        by_size = {str(size): with_size(theirs, size) for size in SIZES}
         # four runs of one call, of which the first only warms up
-        trials = measure(by_size, calls[:1] * 4, 1, device)
+        trials = measure(by_size, calls[:1] * 4, 1)
         fastest = min(trials, key=lambda size: float(np.median(trials[size])))
         for size in dict.fromkeys([str(SIZES[0]), fastest]):
             encoders[f"sentence-transformers {precision}, batches of {size}"] = by_size[size]
 
-    seconds = measure(encoders, calls, options.warmup, device)
+    seconds = measure(encoders, calls, options.warmup)
     title = f"{options.sentences} sentences of at most {options.length} tokens"
     table = timing_table(title, seconds, next(iter(encoders)))
-    exact = encoders["minbert fp32"](calls[0])
-    table.rows["least cosine"] = [f"{least_cosine(encode(calls[0]), exact):.4f}" for encode in encoders.values()]
+    _, exact = encoders["minbert fp32"](calls[0])
+    cosines = []
+    for encode in encoders.values():
+        _, vectors = encode(calls[0])
+        cosines.append(f"{least_cosine(vectors, exact):.4f}")
+    table.rows["least cosine"] = cosines
     cli.say(describe_machine("torch", "sentence-transformers"))
     cli.say(table.markdown())
 

@@ -7,17 +7,21 @@ Stage one is NT-Xent with hard negatives over NLI triplets, against sentence-tra
 MultipleNegativesRankingLoss. Stage two is a linear head over the pooled vector of Quora pairs, against transformers'
 BertModel. A step is: build the batch, forward, loss, backward, AdamW. Theirs is padded to its longest text; in stage
 one its collator has tokenised and padded the batch before. "minbert plain" is without `minbert.fast`. All start from
-the same weights, with their dropout. Every batch is run by all of them before the next one; medians are shown with
-quartiles, as oneDNN compiles kernels for each new length. Ratios are taken batch by batch.
+the same weights, with their dropout. Each is a process of its own, with minbert's settings of memory and threads in
+minbert's processes alone. Every batch is run by all of them, one after another, before the next one; medians are shown
+with quartiles, as oneDNN compiles kernels for each new length. Ratios are taken batch by batch.
 """
 
 import argparse
+import multiprocessing
 import os
 import random
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib import metadata
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -63,22 +67,64 @@ LEARNING_RATE = 2e-5
 SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample"
 
 
+OPENMP_DEFAULT = "300000"
+"""The value of `$GOMP_SPINCOUNT` where it is not set; minbert sets it."""
+
+
+class Program:
+    """A function of a batch in a process of its own, which `build(*arguments)` makes there.
+
+    With `ours`, the process has minbert's settings of memory and threads, else those of any program.
+    """
+
+    def __init__(self, build: Callable[..., Callable[..., Any]], *arguments: Any, ours: bool) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, other_end = context.Pipe()
+        process = context.Process(target=_serve, args=(other_end, build, arguments, ours), daemon=True)
+        spin_count = os.environ["GOMP_SPINCOUNT"]
+        if not ours:
+            os.environ["GOMP_SPINCOUNT"] = OPENMP_DEFAULT
+        process.start()
+        os.environ["GOMP_SPINCOUNT"] = spin_count
+        self._pipe.recv()
+
+    def __call__(self, *inputs: Any) -> tuple[float, Any]:
+        """The seconds that the function took, and what it returned."""
+        self._pipe.send(inputs)
+        answer: tuple[float, Any] = self._pipe.recv()
+        return answer
+
+
+def _serve(pipe: Connection, build: Callable[..., Callable[..., Any]], arguments: Sequence[Any], ours: bool) -> None:
+    """The process of a `Program`."""
+    torch.manual_seed(0)
+    if ours:
+        tune_allocator()
+    function = build(*arguments)
+    pipe.send("ready")
+    with suppress(EOFError):  # the end of the program that asks
+        while True:
+            inputs = pipe.recv()
+            started = time.perf_counter()
+            output = function(*inputs)
+            if torch.cuda.is_initialized():
+                # kernels run asynchronously: without waiting, only their launch would be timed
+                torch.cuda.synchronize()
+            pipe.send((time.perf_counter() - started, output))
+
+
 def measure(
-    steps: Mapping[str, Callable[[B], object]], batches: Sequence[B], warmup: int, device: torch.device
+    programs: Mapping[str, Callable[[B], tuple[float, Any]]], batches: Sequence[B], warmup: int
 ) -> dict[str, np.ndarray]:
     """Seconds of each batch after the first `warmup`, by name: float64 [batches - warmup] each."""
-    seconds: dict[str, list[float]] = {name: [] for name in steps}
-    names = list(steps)
+    seconds: dict[str, list[float]] = {name: [] for name in programs}
+    names = list(programs)
     for number, batch in enumerate(batches):
         # another one begins each time
         shift = number % len(names)
         for name in names[shift:] + names[:shift]:
-            started = time.perf_counter()
-            steps[name](batch)
-            if device.type == "cuda":
-                # kernels run asynchronously: without waiting, only their launch would be timed
-                torch.cuda.synchronize(device)
-            seconds[name].append(time.perf_counter() - started)
+            taken, _ = programs[name](batch)
+            seconds[name].append(taken)
     return {name: np.array(values[warmup:]) for name, values in seconds.items()}
 
 
@@ -112,7 +158,8 @@ def shuffled(rows: int, size: int, count: int) -> list[list[int]]:
 class OurTripletStep:
     """minbert's step of stage one: token ids from the cache, forward, loss, backward, clipping, AdamW."""
 
-    def __init__(self, folder: Path, examples: Examples, precision: str, device: torch.device, *, fast: bool) -> None:
+    def __init__(self, folder: Path, data: Path, length: int, precision: str, device: torch.device, fast: bool) -> None:
+        examples = read_triplets(data, folder, length)
         encoder = BertModel.from_pretrained(folder)
         if fast:
             accelerate(encoder)
@@ -124,7 +171,7 @@ class OurTripletStep:
         self.precision = precision
         self.device = device
 
-    def __call__(self, batch: Triplets) -> Tensor:
+    def __call__(self, batch: Triplets) -> float:
         """One update; returns the loss."""
         planned, _ = batch
         context = StepContext(0, planned.number, self.precision, self.device)
@@ -132,7 +179,7 @@ class OurTripletStep:
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad()
-        return metrics["loss"]
+        return metrics["loss"].item()
 
 
 class TheirTripletStep:
@@ -159,14 +206,14 @@ class TheirTripletStep:
         _, self.optimizer = self.trainer.accelerator.prepare(self.model, self.trainer.optimizer)
         self.trainer.current_gradient_accumulation_steps = 1
 
-    def __call__(self, batch: Triplets) -> Tensor:
+    def __call__(self, batch: Triplets) -> float:
         """One update; returns the loss."""
         _, features = batch
         loss: Tensor = self.trainer.training_step(self.model, features)
         self.trainer.accelerator.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         self.model.zero_grad()
-        return loss
+        return loss.item()
 
 
 def read_triplets(data: Path, folder: Path, length: int) -> Examples:
@@ -191,15 +238,18 @@ def stage_one(options: argparse.Namespace, folder: Path, precisions: Sequence[st
     """The table of stage one."""
     device = options.device
     size = options.batch_size
-    examples = read_triplets(options.data, folder, options.length)
-    steps: dict[str, Callable[[Triplets], object]] = {}
+    inputs = (folder, options.data, options.length)
+    programs: dict[str, Program] = {}
     for precision in precisions:
-        steps[f"minbert {precision}"] = OurTripletStep(folder, examples, precision, device, fast=True)
-        theirs = TheirTripletStep(folder, options.length, size, precision, device)
-        steps[f"sentence-transformers {precision}"] = theirs
-    steps[f"minbert plain {precisions[0]}"] = OurTripletStep(folder, examples, precisions[0], device, fast=False)
-    batches = triplet_batches(examples, size, options.warmup + options.batches, theirs.trainer.data_collator)
-    seconds = measure(steps, batches, options.warmup, device)
+        programs[f"minbert {precision}"] = Program(OurTripletStep, *inputs, precision, device, True, ours=True)
+        theirs = Program(TheirTripletStep, folder, options.length, size, precision, device, ours=False)
+        programs[f"sentence-transformers {precision}"] = theirs
+    plain = Program(OurTripletStep, *inputs, precisions[0], device, False, ours=True)
+    programs[f"minbert plain {precisions[0]}"] = plain
+    examples = read_triplets(options.data, folder, options.length)
+    collate = TheirTripletStep(folder, options.length, size, precisions[0], device).trainer.data_collator
+    batches = triplet_batches(examples, size, options.warmup + options.batches, collate)
+    seconds = measure(programs, batches, options.warmup)
     title = f"Stage one: {size} triplets of at most {options.length} tokens"
     return timing_table(title, seconds, f"minbert {precisions[0]}")
 
@@ -254,10 +304,10 @@ def pair_step(
     head: nn.Linear,
     optimizer: torch.optim.Optimizer,
     precision: str,
-) -> Callable[[Sequence[Pair]], Tensor]:
+) -> Callable[[Sequence[Pair]], float]:
     """A step of stage two over an encoder's vectors; it returns the loss."""
 
-    def step(pairs: Sequence[Pair]) -> Tensor:
+    def step(pairs: Sequence[Pair]) -> float:
         device = head.weight.device
         labels = to_device(torch.tensor([label for _, _, label in pairs]), device)
         with autocast(precision, device):
@@ -266,12 +316,12 @@ def pair_step(
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        return loss.detach()
+        return loss.item()
 
     return step
 
 
-def our_pair_step(folder: Path, precision: str, device: torch.device, *, fast: bool) -> Callable[..., Tensor]:
+def our_pair_step(folder: Path, precision: str, device: torch.device, fast: bool) -> Callable[..., float]:
     """minbert's step of stage two."""
     model = BertModel.from_pretrained(folder)
     if fast:
@@ -282,7 +332,7 @@ def our_pair_step(folder: Path, precision: str, device: torch.device, *, fast: b
     return pair_step(our_vectors(model, fast=fast), head, optimizer, precision)
 
 
-def their_pair_step(folder: Path, precision: str, device: torch.device) -> Callable[..., Tensor]:
+def their_pair_step(folder: Path, precision: str, device: torch.device) -> Callable[..., float]:
     """transformers' step of stage two, with torch's fused AdamW."""
     model: Any = transformers.BertModel.from_pretrained(folder)
     model.to(device).train()
@@ -296,15 +346,15 @@ def stage_two(options: argparse.Namespace, folder: Path, precisions: Sequence[st
     device = options.device
     size = options.batch_size
     pairs = read_pairs(options.data, folder)
-    steps = {}
+    programs = {}
     for precision in precisions:
-        steps[f"minbert {precision}"] = our_pair_step(folder, precision, device, fast=True)
-        steps[f"transformers {precision}"] = their_pair_step(folder, precision, device)
-    steps[f"minbert plain {precisions[0]}"] = our_pair_step(folder, precisions[0], device, fast=False)
+        programs[f"minbert {precision}"] = Program(our_pair_step, folder, precision, device, True, ours=True)
+        programs[f"transformers {precision}"] = Program(their_pair_step, folder, precision, device, ours=False)
+    programs[f"minbert plain {precisions[0]}"] = Program(our_pair_step, folder, precisions[0], device, False, ours=True)
     batches = []
     for rows in shuffled(len(pairs), size, options.warmup + options.batches):
         batches.append([pairs[row] for row in rows])
-    seconds = measure(steps, batches, options.warmup, device)
+    seconds = measure(programs, batches, options.warmup)
     padded = 0
     tokens = 0
     for batch in batches:
@@ -348,9 +398,6 @@ def main() -> None:
     parser.add_argument("--stage", type=int, choices=(1, 2), required=True)
     parser.add_argument("--batch-size", type=int, default=64, help="(default: %(default)s)")
     options = parser.parse_args()
-    torch.manual_seed(0)
-    # as the training scripts do; it saves both sides the same time
-    tune_allocator()
     stage = stage_one if options.stage == 1 else stage_two
     table = stage(options, weights.resolve(options.weights), precisions_of(options.device))
     cli.say(describe_machine("torch", "transformers", "sentence-transformers"))
