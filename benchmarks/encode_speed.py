@@ -18,16 +18,8 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 
-from benchmarks.train_speed import (
-    Program,
-    describe_machine,
-    flags,
-    measure,
-    precisions_of,
-    read_triplets,
-    shuffled,
-    timing_table,
-)
+from benchmarks.timing import Program, describe_machine, flags, measure, precisions_of, shuffled, timing_table
+from benchmarks.train_speed import read_triplets
 from minbert import BertModel, Encoder, weights
 from minbert.fast import accelerate
 from minbert.precision import autocast
