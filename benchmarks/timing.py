@@ -43,6 +43,7 @@ class Program:
             os.environ["GOMP_SPINCOUNT"] = OPENMP_DEFAULT
         process.start()
         os.environ["GOMP_SPINCOUNT"] = spin_count
+        other_end.close()  # so that `recv` does not wait for a process that has failed
         self._pipe.recv()
 
     def __call__(self, *inputs: Any) -> tuple[float, Any]:
