@@ -8,6 +8,13 @@ python multitask_train.py --new-task reviews.csv && python multitask_train.py --
 import sys
 from functools import partial
 
+# first, as torch reads what the package sets
+from tasks import evaluate, manifests, model, new_task, record, registry, splits
+from tasks.augment.synonyms import synonym_augmentation, synonym_files, write_replacements
+from tasks.presets import PRESETS
+from tasks.settings import MultitaskSettings, resolve_defaults
+
+# isort: split
 from minbert import modules, weights
 from minbert.errors import format_count
 from minbert.files import expand_user
@@ -15,10 +22,6 @@ from minbert.optimizer import AdamW
 from minbert.train import cli, distributed, loop, plan, start
 from minbert.train.settings import parse
 from minbert.train.start import OpenRun
-from tasks import evaluate, manifests, model, new_task, record, registry, splits
-from tasks.augment.synonyms import synonym_augmentation, synonym_files, write_replacements
-from tasks.presets import PRESETS
-from tasks.settings import MultitaskSettings, resolve_defaults
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-import minbert  # noqa: F401  before torch, which then reads what it sets
+import tasks  # noqa: F401  before torch, which then reads what it sets
 
 # isort: split
 import torch

@@ -11,9 +11,6 @@ cosine is that between a sentence's vector and minbert's in fp32.
 from collections.abc import Callable
 from pathlib import Path
 
-import minbert  # noqa: F401  before torch, which then reads what it sets
-
-# isort: split
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
@@ -80,9 +77,9 @@ def main() -> None:
     encoders: dict[str, Callable[[list[str]], tuple[float, np.ndarray]]] = {}
     for precision in precisions_of(device):
         settings = (folder, options.length, precision, device)
-        encoders[f"minbert {precision}"] = Program(our_encode, *settings, True, ours=True)
-        encoders[f"minbert plain {precision}"] = Program(our_encode, *settings, False, ours=True)
-        theirs = Program(their_encode, *settings, ours=False)
+        encoders[f"minbert {precision}"] = Program(our_encode, *settings, True, as_command=False)
+        encoders[f"minbert plain {precision}"] = Program(our_encode, *settings, False, as_command=False)
+        theirs = Program(their_encode, *settings, as_command=False)
         by_size = {str(size): with_size(theirs, size) for size in SIZES}
         # four runs of one call, of which the first only warms up
         trials = measure(by_size, calls[:1] * 4, 1)

@@ -25,21 +25,24 @@ from tasks.tables import Table
 B = TypeVar("B")
 SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample"
 OPENMP_DEFAULT = "300000"
-"""The value of `$GOMP_SPINCOUNT` where it is not set; minbert sets it."""
+"""The value of `$GOMP_SPINCOUNT` where it is not set; the package `tasks` sets it."""
+
+
+Build = Callable[..., Callable[..., Any]]
 
 
 class Program:
     """A function of a batch in a process of its own, which `build(*arguments)` makes there.
 
-    With `ours`, the process has minbert's settings of memory and threads, else those of any program.
+    With `as_command`, the process has the settings of memory and threads of minbert's training commands.
     """
 
-    def __init__(self, build: Callable[..., Callable[..., Any]], *arguments: Any, ours: bool) -> None:
+    def __init__(self, build: Build, *arguments: Any, as_command: bool) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, other_end = context.Pipe()
-        process = context.Process(target=_serve, args=(other_end, build, arguments, ours), daemon=True)
+        process = context.Process(target=_serve, args=(other_end, build, arguments, as_command), daemon=True)
         spin_count = os.environ["GOMP_SPINCOUNT"]
-        if not ours:
+        if not as_command:
             os.environ["GOMP_SPINCOUNT"] = OPENMP_DEFAULT
         process.start()
         os.environ["GOMP_SPINCOUNT"] = spin_count
@@ -53,10 +56,10 @@ class Program:
         return answer
 
 
-def _serve(pipe: Connection, build: Callable[..., Callable[..., Any]], arguments: Sequence[Any], ours: bool) -> None:
+def _serve(pipe: Connection, build: Build, arguments: Sequence[Any], as_command: bool) -> None:
     """The process of a `Program`."""
     torch.manual_seed(0)
-    if ours:
+    if as_command:
         tune_allocator()
     function = build(*arguments)
     pipe.send("ready")

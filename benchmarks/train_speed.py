@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import minbert  # noqa: F401  before torch, which then reads what it sets
+import tasks  # noqa: F401  before torch, which then reads what it sets
 
 # isort: split
 import numpy as np
@@ -147,10 +147,10 @@ def stage_one(options: argparse.Namespace, folder: Path, precisions: Sequence[st
     inputs = (folder, options.data, options.length)
     programs: dict[str, Program] = {}
     for precision in precisions:
-        programs[f"minbert {precision}"] = Program(OurTripletStep, *inputs, precision, device, True, ours=True)
-        theirs = Program(TheirTripletStep, folder, options.length, size, precision, device, ours=False)
+        programs[f"minbert {precision}"] = Program(OurTripletStep, *inputs, precision, device, True, as_command=True)
+        theirs = Program(TheirTripletStep, folder, options.length, size, precision, device, as_command=False)
         programs[f"sentence-transformers {precision}"] = theirs
-    plain = Program(OurTripletStep, *inputs, precisions[0], device, False, ours=True)
+    plain = Program(OurTripletStep, *inputs, precisions[0], device, False, as_command=True)
     programs[f"minbert plain {precisions[0]}"] = plain
     examples = read_triplets(options.data, folder, options.length)
     collate = TheirTripletStep(folder, options.length, size, precisions[0], device).trainer.data_collator
@@ -254,9 +254,11 @@ def stage_two(options: argparse.Namespace, folder: Path, precisions: Sequence[st
     pairs = read_pairs(options.data, folder)
     programs = {}
     for precision in precisions:
-        programs[f"minbert {precision}"] = Program(our_pair_step, folder, precision, device, True, ours=True)
-        programs[f"transformers {precision}"] = Program(their_pair_step, folder, precision, device, ours=False)
-    programs[f"minbert plain {precisions[0]}"] = Program(our_pair_step, folder, precisions[0], device, False, ours=True)
+        programs[f"minbert {precision}"] = Program(our_pair_step, folder, precision, device, True, as_command=True)
+        programs[f"transformers {precision}"] = Program(their_pair_step, folder, precision, device, as_command=False)
+    programs[f"minbert plain {precisions[0]}"] = Program(
+        our_pair_step, folder, precisions[0], device, False, as_command=True
+    )
     batches = []
     for rows in shuffled(len(pairs), size, options.warmup + options.batches):
         batches.append([pairs[row] for row in rows])

@@ -22,7 +22,7 @@ from minbert import token_cache
 from minbert.bert import BertModel
 from minbert.config import BertConfig
 from minbert.errors import UserError, format_count
-from minbert.fast import accelerate, tune_allocator
+from minbert.fast import accelerate
 from minbert.files import require_file
 from minbert.precision import choose, default_device, supports_bf16
 from minbert.token_cache import Row
@@ -198,7 +198,6 @@ def main(arguments: list[str] | None = None) -> None:
 
     if options.file != "-":
         require_file(Path(options.file))
-    tune_allocator()
     predictor = load(options.run)
     task = predictor.task(options.task, "--task")
     with _input_file(options.file) as (path, name):

@@ -188,7 +188,6 @@ COMMANDS = [
     "tasks.contrastive.nli",
     "tasks.contrastive.simcse",
     "benchmarks.train_speed",
-    "benchmarks.encode_speed",
 ]
 
 
