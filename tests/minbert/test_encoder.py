@@ -106,6 +106,17 @@ def test_batches_cover_all_within_budget(lengths: list[int], budget: int) -> Non
     assert in_order == sorted(in_order, reverse=True), "batch by batch, and inside each from its end"
 
 
+def test_large_batches_are_filled_without_effect(tiny: Path) -> None:
+    encoder = Encoder.load(tiny, precision="fp32", pooler="mean")
+    generator = np.random.default_rng(0)
+    rows = [generator.integers(5, 25, length).tolist() for length in generator.integers(3, 20, 300)]
+    step = min(128, encoder.model.config.max_position_embeddings)
+    heights = [len(ragged.ids) for _, ragged in encoder.batches(rows, fill=True)]
+    assert len(heights) > 1 and all(height % step == 0 for height in heights if height >= 1024)
+    alone = encoder.encode_ids(rows, batch_size=1)
+    np.testing.assert_allclose(encoder.encode_ids(rows), alone, atol=1e-5)
+
+
 def test_encoding_turns_dropout_off(tiny: Path) -> None:
     encoder = Encoder(BertModel.from_pretrained(tiny), Tokenizer.load(tiny), "mean", precision="fp32")
     expected = encoder.encode(["the cat"])
