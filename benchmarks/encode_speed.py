@@ -4,8 +4,9 @@
     python -m benchmarks.encode_speed --data DIR --device cuda
 
 `Encoder.encode` and `SentenceTransformer.encode` get the same distinct sentences of NLI triplets, --sentences a call;
-both tokenise them and sort them by length. Theirs has its default batch size, and the fastest of some others. The least
-cosine is that between a sentence's vector and minbert's in fp32.
+both tokenise them and sort them by length. Each is a process of its own, with the default settings of memory and
+threads. Theirs has its default batch size, and the fastest of some others. The least cosine is that between a
+sentence's vector and minbert's in fp32.
 """
 
 from collections.abc import Callable

@@ -193,7 +193,8 @@ def encode_with_pools(encoder: Encoder, texts: Sequence[str], pools: Mapping[K, 
             with autocast(encoder.precision, model.device):
                 states = model.encode(model.embed(ragged), ragged)
                 for key, pool_states in pools.items():
-                    vectors[key][batch] = pool_states(model, states, ragged).float().cpu().numpy()
+                    pooled = pool_states(model, states, ragged)[: len(batch)]
+                    vectors[key][batch] = pooled.float().cpu().numpy()
     return vectors
 
 

@@ -111,7 +111,7 @@ def test_large_batches_are_filled_without_effect(tiny: Path) -> None:
     generator = np.random.default_rng(0)
     rows = [generator.integers(5, 25, length).tolist() for length in generator.integers(3, 20, 300)]
     step = min(128, encoder.model.config.max_position_embeddings)
-    heights = [len(ragged.ids) for _, ragged in encoder.batches(rows, fill=True)]
+    heights = [len(ragged.ids) for _, ragged in encoder.batches(rows)]
     assert len(heights) > 1 and all(height % step == 0 for height in heights if height >= 1024)
     alone = encoder.encode_ids(rows, batch_size=1)
     np.testing.assert_allclose(encoder.encode_ids(rows), alone, atol=1e-5)

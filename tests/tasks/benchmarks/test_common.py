@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from minbert import Encoder
+from minbert.encoder import pool
 from minbert.pooling import NAMES
 from tasks.benchmarks import common
 from tasks.benchmarks.common import EmbeddingCache, NamedEncoder, Score
@@ -27,6 +28,15 @@ def test_poolers_at_once(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in NAMES:
         alone = Encoder.load(tiny, pooler=name, precision="fp32").encode([*texts, texts[0]])
         assert np.allclose(cache.raw(named[name], [*texts, texts[0]]), alone, atol=2e-6), name
+
+
+def test_many_texts_have_the_vectors_of_each_alone(tiny: Path) -> None:
+    encoder = Encoder.load(tiny, precision="fp32")
+    texts = [f"the cat sat {'very ' * (number % 7)}sad" for number in range(250)]
+    pools = {"mean": partial(pool, pooler="mean")}
+    vectors = common.encode_with_pools(encoder, texts, pools)["mean"]
+    for text, vector in zip(texts[:7], vectors, strict=False):
+        assert np.allclose(common.encode_with_pools(encoder, [text], pools)["mean"], vector, atol=2e-6)
 
 
 def test_averages_and_differences(tiny: Path) -> None:
