@@ -24,7 +24,6 @@ from tasks.runs import read_run
 from tasks.tables import MISSING, Table, between, number, numbers
 
 _LOWER_IS_BETTER = ("frozen_loss", "last_epoch_loss", "alignment", "uniformity")
-_RESAMPLES = 1000
 _NOTE = (
     "Mean ± standard deviation over seeds. Difference: that to the baseline. Over seeds: its 95% interval by Student's "
     "t, paired where both have the same seeds. Over rows: its 95% bootstrap interval over the dev rows, the seeds held "
@@ -211,19 +210,16 @@ def intervals_over_rows(study: Study, runs: Sequence[ArmRun]) -> dict[tuple[str,
     baseline = study.arms[study.baseline]
     if baseline.measured:
         return {}
-    tasks: dict[str, dict[int, Any]] = {}
+    tasks: dict[str, list[Any]] = {}
     for run in runs:
         if run.arm.command == baseline.command:
-            tasks.setdefault(run.arm.name, {})[run.seed] = read_run(run.folder).tasks
+            tasks.setdefault(run.arm.name, []).append(read_run(run.folder).tasks)
     by_score = {}
-    first = tasks.pop(study.baseline, {})
+    first = tasks.pop(study.baseline, [])
+    if not first:
+        return {}
     for arm, second in tasks.items():
-        seeds = sorted(first.keys() & second.keys())
-        if not seeds:
-            continue
-        first_runs = [first[seed] for seed in seeds]
-        second_runs = [second[seed] for seed in seeds]
-        for difference in differences(first_runs, second_runs, resamples=_RESAMPLES):
+        for difference in differences(first, second):
             score = difference.name.replace(" ", "_")
             if difference.metric == "Spearman's rho":
                 # stage one: of several dev sets the score is the mean, which has no rows

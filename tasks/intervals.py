@@ -3,6 +3,7 @@
 Axes: N rows, S systems, R resamples. Every system is scored on the same resampled rows, so differences are paired.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -96,7 +97,9 @@ def _correlation(predicted: np.ndarray, gold: np.ndarray) -> np.ndarray:
 
 
 def verdict(low: float, high: float) -> str:
-    """The conclusion from an interval of a difference, in words."""
+    """The conclusion from an interval of a difference, in words; its ends are NaN if there is none."""
+    if math.isnan(low):
+        return "no interval"
     if low > 0:
         return "better"
     if high < 0:

@@ -317,7 +317,6 @@ def differences(scores: Sequence[Score], encoders: Sequence[NamedEncoder], measu
                     "second_value": after.value,
                     "difference": after.value - before.value,
                     **ends,
-                    "verdict": "no interval" if math.isnan(ends["low"]) else verdict(**ends),
                 }
             )
     return pd.DataFrame(rows)
@@ -359,7 +358,7 @@ def difference_tables(
             "95% interval, paired": between(rows, digits, times=times, sign=True),
         }
         if higher_is_better:
-            columns["the second is"] = rows["verdict"]
+            columns["the second is"] = [verdict(low, high) for low, high in zip(rows["low"], rows["high"], strict=True)]
         tables.append(Table(f"{title}: {second} (second) minus {first} (first)", pd.DataFrame(columns)))
     return tables
 
