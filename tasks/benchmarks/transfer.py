@@ -3,8 +3,9 @@
 python -m tasks.benchmarks.transfer --encoder runs/cbcl/encoder --data DIR
 python -m tasks.benchmarks.transfer --encoder minilm runs/cbcl --sets TREC,MRPC --data DIR
 
-The three protocols are those of Conneau and Kiela 2018 (SentEval's `validation.py`): its grids of C, its folds and
-their seed; classifier and grid search are scikit-learn's. Axes: N rows, D features.
+The three protocols are those of Conneau and Kiela 2018 (SentEval's `validation.py`): its grids of C, its number of
+folds and their seed; SentEval sorts the rows by length first, so its folds are others. Classifier and grid search are
+scikit-learn's. Axes: N rows, D features.
 """
 
 import argparse
@@ -143,7 +144,7 @@ def pair_features(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def stratified(folds: int) -> StratifiedKFold:
-    """SentEval's folds."""
+    """Shuffled folds by SentEval's seed."""
     return StratifiedKFold(n_splits=folds, shuffle=True, random_state=SEED)
 
 

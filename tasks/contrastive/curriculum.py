@@ -170,8 +170,8 @@ def _shuffled_batches(
 ) -> list[np.ndarray]:
     """Batches of passes 0, 1, ..., each in the order that `shuffle(pass)` gives.
 
-    A step takes the next rows that are eligible by then. So every eligible row is equally likely at every step, no row
-    is drawn twice in a pass, and while the prefix does not grow each is drawn once. No batch holds a row twice: one
+    A step takes the next rows that are eligible by then. So no row is drawn twice in a pass, and while the prefix does
+    not grow every row is equally likely at every step, and drawn once. No batch holds a row twice: one
     that ends a pass is filled up with other rows of the next.
     """
     batches = []

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from minbert.encoder import Encoder
+from minbert.seeds import numpy_generator
 from minbert.train.loop import LoopState, finite_or_none
 from minbert.train.plan import Plan
 from tasks import metrics
@@ -27,7 +28,8 @@ NAME = "sts_dev_spearman"
 TRIPLETS_EVALUATED = 2000
 """Training triplets of an evaluation: their accuracy is good to about a point, and an evaluation stays short."""
 FROZEN_TEMPERATURE = 0.05
-"""Temperature of the frozen loss, CBCL's, in every run: losses at different temperatures cannot be compared."""
+FROZEN_BATCH = 64
+"""Temperature (CBCL's) and batch size of the frozen loss in every run: losses at others could not be compared."""
 _BLOCK = 1024  # rows of a matrix of distances at a time
 ALIKE = 4.0
 """Lowest gold similarity, of 5, of a positive pair in the alignment; SimCSE (section 3) takes pairs above it."""
@@ -47,7 +49,7 @@ class EvaluationResult:
 
 
 class Evaluation:
-    """Evaluation of an encoder on scored pairs and, for a run on triplets, on the first `TRIPLETS_EVALUATED` of them.
+    """Evaluation of an encoder on scored pairs and, for a run on triplets, on `TRIPLETS_EVALUATED` of them.
 
     Each distinct text is encoded once, dropout off. `sts_dev_spearman` is Spearman's rho over the dev pairs (gold
     similarity 0 to 5, or 0 and 1); of several sets it is the mean, as in EdaCSE's tables, and each set's own is logged
@@ -63,12 +65,10 @@ class Evaluation:
         *,
         triplets: Examples | None = None,
         rows: np.ndarray | None = None,
-        batch_size: int = 32,
     ) -> None:
-        """`rows` are the trained ones of the `triplets`; `batch_size` is the frozen loss's."""
+        """`rows` are the trained ones of the `triplets`."""
         self.encoder = encoder
         self.dev = dev
-        self.batch_size = batch_size
         self.latest: EvaluationResult | None = None
         numbers: dict[tuple[int, ...], int] = {}  # of the distinct texts: triplets and pairs repeat their sentences
 
@@ -83,7 +83,7 @@ class Evaluation:
             self.pairs[name] = number_side(pairs, dev_rows, 0), number_side(pairs, dev_rows, 1)
         self.triplets = []
         if triplets is not None and rows is not None:
-            evaluated = rows[:TRIPLETS_EVALUATED].tolist()
+            evaluated = evaluated_rows(rows)
             for column in range(triplets.cache.num_texts):
                 self.triplets.append(number_side(triplets, evaluated, column))
         self.texts = list(numbers)
@@ -123,8 +123,15 @@ class Evaluation:
             sides = [vectors[side] for side in self.triplets]
             if len(sides) == 3:
                 values["triplet_accuracy"] = triplet_accuracy(*sides)
-            values["frozen_loss"] = frozen_loss(sides, self.batch_size)
+            values["frozen_loss"] = frozen_loss(sides)
         return EvaluationResult(values, cosines)
+
+
+def evaluated_rows(rows: np.ndarray) -> list[int]:
+    """The triplets of an evaluation among `rows`, the same in every run on them, in file order."""
+    # a random sample: a file may begin with one source of triplets and end with another
+    shuffled = numpy_generator(0, "evaluated triplets").permutation(rows)
+    return sorted(shuffled[:TRIPLETS_EVALUATED].tolist())
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
@@ -166,13 +173,13 @@ def triplet_accuracy(anchor: np.ndarray, positive: np.ndarray, negative: np.ndar
     return float((gap > 0).mean())
 
 
-def frozen_loss(sides: list[np.ndarray], batch_size: int) -> float | None:
+def frozen_loss(sides: list[np.ndarray]) -> float | None:
     """NT-Xent of anchors, positives and, if there are any, hard negatives, in batches of file order: the mean, or None.
 
     The last batch may be smaller, and has fewer candidates then.
     """
     total = 0.0
-    for anchor, positive, *hard_negatives in torch.from_numpy(np.stack(sides)).split(batch_size, dim=1):
+    for anchor, positive, *hard_negatives in torch.from_numpy(np.stack(sides)).split(FROZEN_BATCH, dim=1):
         negative = hard_negatives[0] if hard_negatives else None
         total += float(nt_xent(anchor, positive, negative, FROZEN_TEMPERATURE)) * len(anchor)
     return finite_or_none(total / len(sides[0]))

@@ -72,7 +72,7 @@ def fit_and_save(
 
     # fit, between two evaluations
     encoder = Encoder(initial.model, initial.tokenizer, model.pooler, precision=run.precision)
-    dev_evaluation = Evaluation(encoder, data.dev.pairs, triplets=triplets, rows=rows, batch_size=training.batch_size)
+    dev_evaluation = Evaluation(encoder, data.dev.pairs, triplets=triplets, rows=rows)
     before = dev_evaluation.evaluate()
     if before.metrics:
         distributed.say(f"before training: {evaluation.as_text(before.metrics)}")

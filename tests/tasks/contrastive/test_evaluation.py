@@ -82,28 +82,33 @@ def by_hand(encoder: Encoder, rows: Sequence[int], batch_size: int, temperature:
 
 
 @pytest.mark.parametrize(
-    ("trained", "limit", "rows", "batch_size"),
-    [(range(5), 3, range(3), 64), ([1, 3, 4], 2, [1, 3], 2), ([1, 3, 4], 99, [1, 3, 4], 5)],
+    ("rows", "batch_size"),
+    [(range(5), 64), ([1, 3, 4], 2), ([1, 3, 4], 5)],
 )
 def test_metrics_are_their_definitions(
     encoder: Encoder,
     pairs: Examples,
     triplets: Examples,
     monkeypatch: pytest.MonkeyPatch,
-    trained: Sequence[int],
-    limit: int,
     rows: Sequence[int],
     batch_size: int,
 ) -> None:
-    monkeypatch.setattr(evaluation, "TRIPLETS_EVALUATED", limit)
+    monkeypatch.setattr(evaluation, "FROZEN_BATCH", batch_size)
     monkeypatch.setattr(evaluation, "_BLOCK", 3)
-    dev_evaluation = Evaluation(
-        encoder, {"sts": pairs}, triplets=triplets, rows=np.array(trained), batch_size=batch_size
-    )
+    dev_evaluation = Evaluation(encoder, {"sts": pairs}, triplets=triplets, rows=np.array(rows))
     result = dev_evaluation.evaluate()
     assert result.metrics == pytest.approx(by_hand(encoder, rows, batch_size, 0.05), abs=1e-5)
     assert result.score == result.metrics["sts_dev_spearman"]
     assert result.dev_cosines["sts"] == pytest.approx([cosine(*encoder.encode([a, b])) for a, b, _ in PAIRS], abs=1e-5)
+
+
+def test_triplets_are_sampled_from_whole_file() -> None:
+    trained = np.arange(0, 20_000, 2)
+    rows = evaluation.evaluated_rows(trained)
+    assert len(rows) == len(set(rows)) == 2000 and rows == sorted(rows) and {*rows} < {*trained.tolist()}
+    counts, _ = np.histogram(rows, bins=10, range=(0, 20_000))
+    assert stats.chisquare(counts).pvalue > 0.01
+    assert evaluation.evaluated_rows(trained[:5]) == [0, 2, 4, 6, 8]
 
 
 def test_text_is_encoded_once_without_dropout(
@@ -139,8 +144,9 @@ def test_mean_over_dev_sets_chooses(encoder: Encoder, pairs: Examples, classes: 
     assert result.metrics["sts_dev_spearman"] is None and result.score is None
 
 
-def test_pairs_have_loss_without_accuracy(encoder: Encoder, pairs: Examples) -> None:
-    result = Evaluation(encoder, {"sts": pairs}, triplets=pairs, rows=np.arange(5), batch_size=3).evaluate()
+def test_pairs_have_loss_without_accuracy(encoder: Encoder, pairs: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "FROZEN_BATCH", 3)
+    result = Evaluation(encoder, {"sts": pairs}, triplets=pairs, rows=np.arange(5)).evaluate()
     assert "triplet_accuracy" not in result.metrics
     rows = [tuple(encoder.encode([a, b])) for a, b, _ in PAIRS]
     assert result.metrics["frozen_loss"] == pytest.approx(mean_loss(rows, 3, 0.05), abs=1e-5)
