@@ -146,8 +146,13 @@ def fetch_source(source: Source, folder: Path, scratch: Path) -> None:
                 raise UserError(f"{source.archive}: its {wanted} is not the expected file ({expected})")
         else:
             retrieve(f"{source.url}/{quote(wanted)}", expected, unverified)
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        os.replace(unverified, folder / path)
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists():
+            kept = target.with_name(f"{target.name}.old")
+            os.replace(target, kept)
+            print(f"  {target}: another file had this name; it is {kept.name} now")
+        os.replace(unverified, target)
 
 
 def fetch_part(part: Part, folder: Path, scratch: Path) -> Source:

@@ -14,6 +14,7 @@ from minbert.attention import Layer, in_length_order, sorted_by_length
 from minbert.config import BertConfig
 from minbert.errors import UserError
 from minbert.files import save_safetensors, write_json
+from minbert.modules import RECORD
 from minbert.ragged import Ragged, inverse
 
 
@@ -143,6 +144,8 @@ class BertModel(nn.Module):
         write_json(path / "config.json", self.config.to_transformers())
         tensors = {weights.their_name(name): tensor for name, tensor in self.state_dict().items()}
         save_safetensors(path / "model.safetensors", tensors)
+        # if an `Encoder` was saved there, its record is of other weights
+        (path / RECORD).unlink(missing_ok=True)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None

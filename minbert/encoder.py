@@ -159,10 +159,16 @@ class Encoder:
         return self.finish(empty).shape[1]
 
     def save(self, folder: str | Path) -> None:
-        """Write a folder that `load`, transformers and sentence-transformers open; replaces `folder`."""
+        """Write a folder that `load`, transformers and sentence-transformers open.
+
+        An encoder in `folder` is replaced. Raises `UserError` if it holds anything else.
+        """
+        folder = Path(folder)
+        if folder.is_dir() and any(folder.iterdir()) and not (folder / "config.json").is_file():
+            raise UserError(f"{folder}: holds no encoder, and would be replaced: choose another folder")
         pipeline = replace(self.pipeline, max_length=self.max_length)
         state = self.model.state_dict()
-        weights.save(Path(folder), state, self.model.config, self.tokenizer, self.pooler, pipeline)
+        weights.save(folder, state, self.model.config, self.tokenizer, self.pooler, pipeline)
 
     @overload
     def encode(
@@ -258,13 +264,13 @@ class Encoder:
     def similarity(self, a: Vectors, b: Vectors) -> Tensor:
         """Cosine similarity of every vector of `a` [N, D] and of `b` [M, D]: [N, M]; [D] counts as [1, D].
 
-        A string or a list of strings is encoded first.
+        Texts are encoded first.
         """
         return self._unit_rows(a) @ self._unit_rows(b).T
 
     def _unit_rows(self, vectors: Vectors) -> Tensor:
         """The rows scaled to length 1, in fp32: [N, D]; [D] counts as [1, D]."""
-        if isinstance(vectors, str) or (isinstance(vectors, list) and vectors and isinstance(vectors[0], str)):
+        if not isinstance(vectors, np.ndarray | Tensor):
             vectors = self.encode(vectors)
         return F.normalize(torch.atleast_2d(torch.as_tensor(vectors)).float(), dim=1)
 

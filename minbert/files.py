@@ -67,7 +67,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     """The content of a TOML file. Raises `UserError` if it is not one."""
     require_file(path)
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except ValueError as error:
         raise UserError(f"{path}: not a TOML file: {error}") from error
 

@@ -265,13 +265,14 @@ def resolve(name: str, flag: str = "") -> Path:
             raise UserError(f"{label}: the packaged weights are not installed; run `{MINILM}`")
         return Path(spec.origin).parent / "model"
     folder = expand_user(name)
-    if (folder / "encoder" / "config.json").is_file():  # a run's folder
+    if (folder / "encoder" / "config.json").is_file() and not (folder / "config.json").is_file():  # a run's folder
         folder = folder / "encoder"
     if folder.is_dir():
         saved_here = all((folder / file).is_file() for file in (modules.RECORD, "model.safetensors", "tokenizer.json"))
         # a folder without config.json is no encoder; whoever reads it says so, or sees what else it is
         if saved_here or not ((folder / "config.json").is_file() or (folder / "modules.json").is_file()):
             return folder
+        folder = folder.resolve()  # the cache outlives the current folder
         return _open_with_transformers(str(folder), label, _file_versions(folder))
     # a hub name is NAME or OWNER/NAME, so anything else is a mistyped path
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
@@ -283,8 +284,9 @@ def _file_versions(folder: Path) -> list[tuple[str, int, int]]:
     """Name, size and time of the files that `hub.open_with_transformers` may read from a folder."""
     versions = []
     for file in sorted([*folder.iterdir(), *folder.glob("*/*")]):
-        status = file.stat()
-        versions.append((str(file), status.st_size, status.st_mtime_ns))
+        if file.is_file():
+            status = file.stat()
+            versions.append((str(file), status.st_size, status.st_mtime_ns))
     return versions
 
 

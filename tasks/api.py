@@ -18,11 +18,13 @@ import pandas as pd
 import torch
 
 from minbert import Encoder
+from minbert.errors import UserError
 from minbert.files import cache_entry, cache_folder, key_hash, write_atomic
 from minbert.train import start
 from minbert.train.settings import flag_name, parse
 from multitask_train import train as train_run
 from tasks import predict
+from tasks.definitions import can_name_task
 from tasks.manifests import fine_tuned
 from tasks.presets import PRESETS
 from tasks.readers.rows import SPLITS
@@ -96,15 +98,22 @@ def load(folder: str | Path) -> TrainedRun:
 
 def _task_file(name: str, keys: Mapping[str, Any]) -> str:
     """The TOML file of a task in the cache, with its data frames beside it; its folder is named by their content."""
+    if not can_name_task(name):
+        raise UserError(f"{name!r} names another task, or has spaces or signs; choose another name")
     frames = {}
-    values = dict(keys)
+    values = {key: value for key, value in keys.items() if value is not None}
     for split in SPLITS:
         if isinstance(values.get(split), pd.DataFrame):
             frames[split] = values[split].to_json(orient="records", lines=True, force_ascii=False)
             values[split] = f"{name}-{split}.jsonl"
         elif split in values:
             values[split] = str(Path(values[split]).absolute())
-    content = "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in values.items())
+    lines = []
+    for key, value in values.items():
+        # labels may be an array, a weight one of NumPy's numbers
+        text = json.dumps(value, ensure_ascii=False, default=lambda array: array.tolist())
+        lines.append(f"{key} = {text}\n")
+    content = "".join(lines)
     folder = cache_folder() / "tasks" / key_hash([name, content, *frames.values()])[:16]
     with cache_entry(folder):
         folder.mkdir(exist_ok=True)

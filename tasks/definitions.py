@@ -159,7 +159,8 @@ def _find_columns(path: Path, table: Mapping[str, Any], names: Sequence[str]) ->
     columns = {}
     for key, role in roles.items():
         column = table.get(key, usual.get(role, ""))
-        if column not in names and (column or key != "id"):
+        is_missing = not column or column not in names  # pandas writes its index as a column without a name
+        if is_missing and (column or key != "id"):
             problem = f"no column {column!r}" if column else "not named, and no column has a usual name"
             train = path.parent / table["train"]
             raise UserError(f"{path}: {key}: {problem}; the columns of {train} are {format_list(names)}")
@@ -204,7 +205,7 @@ def _labels(path: Path, table: Mapping[str, Any], labels_of_rows: Sequence[str])
 def _scale(path: Path, table: Mapping[str, Any]) -> tuple[float, float]:
     """The lowest and the highest score of a similarity, which its rows may not show."""
     match table.get("scale"):
-        case [int() | float() as low, int() | float() as high] if low < high < math.inf:
+        case [int() | float() as low, int() | float() as high] if -math.inf < low < high < math.inf:
             return float(low), float(high)
     raise UserError(f"{path}: scale: it is a list of the lowest and the highest score, such as scale = [0, 5]")
 

@@ -34,7 +34,8 @@ def write_task(source: Path) -> Path:
     columns: dict[str, list[str]] = {name: [] for name in names}
     for line, record in records:
         for name, cells in columns.items():
-            cells.append(cell(source, line, record, name).strip())
+            # a JSON object may lack a key
+            cells.append(cell(source, line, record, name).strip() if name in record else "")
     name, files = _related_files(source)
     path = Path(f"{name}.toml")
     if path.exists():

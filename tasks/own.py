@@ -53,7 +53,7 @@ class OwnTask(PairTask):
         self.weight = definition.weight
         self.paths = {split: Path(path) for split, path in definition.files.items()}
         self.splits = tuple(self.paths)
-        if ".json" in self.paths["train"].name:
+        if any(suffix.endswith(("json", "jsonl")) for suffix in self.paths["train"].suffixes):
             self.prediction_ending = "jsonl"
 
     # --- head, loss and predictions
@@ -112,7 +112,9 @@ class OwnTask(PairTask):
             rows.append({**record, **added})
         as_json = self.prediction_ending == "jsonl" if split else is_json(source)
         if as_json:
-            return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            # an unpaired surrogate, as in texts that were cut, stays the escape that it was
+            return text.encode("utf-8", "backslashreplace").decode("utf-8")
         added_names = ["prediction", *(f"p({name})" for name in self.classes)]
         buffer = io.StringIO()
         writer = csv.DictWriter(buffer, list(dict.fromkeys([*names, *added_names])), lineterminator="\n")
@@ -217,9 +219,10 @@ class OwnTask(PairTask):
 
     def _id(self, path: Path, line: int, record: Record) -> str:
         """The id of a row; where it has no such column, as a file to predict may have none, its line."""
-        if self.definition.id not in record:
+        column = self.definition.id
+        if not column or column not in record:
             return str(line)
-        return cell(path, line, record, self.definition.id).strip()
+        return cell(path, line, record, column).strip()
 
 
 def _keep_drawn(data: DataFile, *, dev: bool) -> None:

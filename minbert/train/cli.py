@@ -2,12 +2,14 @@
 
 import argparse
 import errno
+import io
 import os
 import shlex
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -135,9 +137,13 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 def catch_signals(handler: Callable[[int, FrameType | None], None] = _interrupt) -> Iterator[None]:
     """Answer each of `SIGNALS` by a handler, which by default raises `Interrupted`.
 
-    A signal that is ignored, such as SIGHUP under nohup, stays ignored.
+    A signal that is ignored, such as SIGHUP under nohup, stays ignored. Only the main thread can answer signals: in
+    another one they do what they did before.
     """
     global _received
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     replaced = {}
     for number in SIGNALS:
         before = signal.getsignal(number)
@@ -220,6 +226,9 @@ def run(main: Callable[[], None]) -> NoReturn:
 
     Every code but 0 comes with one sentence.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # a terminal or a pipe may have an encoding that lacks some characters
+        sys.stdout.reconfigure(errors="backslashreplace")
     code = 0
     try:
         with catch_signals():

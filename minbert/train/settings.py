@@ -7,6 +7,7 @@ override both. Preset and file are TOML tables whose keys are the names of flags
 
 import argparse
 import dataclasses
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -35,9 +36,11 @@ def flag(default: Any, text: str, **options: Any) -> Any:
 def require_range(group: Any, name: str, low: float, high: float = float("inf")) -> None:
     """Raises `UserError`, naming the flag, if the value of `name` in a group is not from `low` to `high`."""
     value = getattr(group, name)
-    if value is None or low <= value <= high:
+    if value is None or (low <= value <= high and math.isfinite(value)):
         return
     limits = f"at least {low:g}" if high == float("inf") else f"from {low:g} to {high:g}"
+    if value == float("inf"):
+        limits = "finite"
     raise UserError(f"{flag_name(name)} {value}: must be {limits}")
 
 
@@ -354,7 +357,7 @@ def parse(
     file = require_file(expand_user(chosen.config), "--config") if chosen.config else None
     table = read_toml(file) if file else {}
     preset_of_file = table.pop("preset", default)
-    preset = chosen.preset or preset_of_file
+    preset = chosen.preset or str(preset_of_file)
     for command, names in presets.items():
         if preset in names and preset not in presets[program]:
             raise UserError(f"--preset {preset}: belongs to another command: python {command} --preset {preset}")

@@ -29,6 +29,7 @@ from minbert.train.settings import FileSettings, TrainingSettings, flag, require
 from tasks.augment import wordnet
 from tasks.augment.wordnet import Tagged
 from tasks.examples import Augmentation, E, Examples, unchanged
+from tasks.readers.table import read_lines
 
 
 @dataclass(frozen=True)
@@ -118,8 +119,7 @@ def keep_file(files: SynonymFileSettings) -> Path:
 
 def words_of(path: Path) -> frozenset[str]:
     """The words of a list, in lower case: those of each line up to a `#`."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return frozenset(line.partition("#")[0].strip().lower() for line in lines) - {""}
+    return frozenset(line.partition("#")[0].strip().lower() for line in read_lines(path)) - {""}
 
 
 def synonym_augmentation(

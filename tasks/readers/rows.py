@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from minbert.errors import UserError, format_list
@@ -59,7 +60,7 @@ class DataFile:
             raise UserError(f"{self.path}:{line}: id: empty")
         elif (first := self._line_of_id.setdefault(row_id, line)) != line:
             raise UserError(f"{self.path}:{line}: id: duplicate, first seen on line {first}")
-        for text in texts:
+        for text in (row_id, *texts):
             if _NOT_TEXT.search(text):
                 raise UserError(f"{self.path}:{line}: not text: a NUL or an unpaired surrogate")
         self.rows.append(Row(row_id, texts, label, line, note))
@@ -153,9 +154,10 @@ def records_of_split(
 ) -> Iterator[tuple[int, Record]]:
     """The rows of a split, or all rows for ""; those of other splits are counted in `data`.
 
-    Raises `UserError` if there is a column `split`, and it names this split in no row.
+    Raises `UserError` if there is a column `split`, and it names this split in no row, or none of the splits in one.
     """
     others: dict[str, None] = {}  # a set in order of appearance
+    known = [*chain.from_iterable(SPLITS.values())]
     is_empty = True
     for line, record in records:
         if is_of_split(record, names, split):
@@ -163,7 +165,10 @@ def records_of_split(
             yield line, record
         else:
             data.other_splits += 1
-            others[str(record.get("split", "")).strip()] = None
+            name = str(record.get("split", "")).strip()
+            if name.lower() not in known:
+                raise UserError(f"{data.path}:{line}: split: {name!r} is not one of {', '.join(known)}")
+            others[name] = None
     if is_empty and others:
         raise UserError(f"{data.path}: no row of the split {split!r}: the column 'split' has {format_list(others)}")
 

@@ -8,6 +8,7 @@ import csv
 import gzip
 import json
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -66,6 +67,9 @@ class Table:
                 continue
             if before_header:
                 before_header = False
+                repeated = [name for name, count in Counter(names).items() if name and count > 1]
+                if repeated:
+                    raise UserError(f"{self.path}:{line}: two columns are named {repeated[0]!r}")
                 continue
             if len(cells) < len(names) or (len(cells) > len(names) and not self.may_be_wider):
                 expected = f"{', '.join(names)} are {len(names)}"

@@ -288,7 +288,7 @@ def _parser() -> argparse.ArgumentParser:
     sample = commands.add_parser("sample", help="write a sheet of pairs to label with categories")
     figure = commands.add_parser("figure", help="count the categories of a labelled sheet, and draw them")
     nouns = commands.add_parser("nouns", help="proper nouns of correct and failed pairs, as Markdown")
-    tasks = "sst, quora, sts or one of your own (default: quora)"
+    tasks = "sst, quora or sts (default: quora)"
     for command in (sample, nouns):
         command.add_argument("run", metavar="RUN", type=Path, help="the folder of a finished run of multitask_train.py")
         command.add_argument("--task", default="quora", metavar="NAME", help=tasks)

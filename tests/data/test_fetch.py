@@ -70,6 +70,15 @@ def test_unexpected_file_is_not_kept(
     assert [path.name for path in (tmp_path / "set").iterdir()] == ["manifest.json"]
 
 
+def test_other_file_is_kept(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sets(monkeypatch, Source({"one.txt": SHA256}, url=url))
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "one.txt").write_text("of the user")
+    assert fetch.fetch_set("any", tmp_path, 2024)
+    assert (tmp_path / "set" / "one.txt").read_bytes() == CONTENT
+    assert (tmp_path / "set" / "one.txt.old").read_text() == "of the user"
+
+
 def test_member_after_failed_source(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sets(
         monkeypatch,

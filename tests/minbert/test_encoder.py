@@ -172,6 +172,13 @@ def test_saved_encoder_is_equal(encoder: Encoder, tmp_path: Path) -> None:
     again = Encoder.load(tmp_path / "saved", precision="fp32")
     np.testing.assert_array_equal(again.encode(SENTENCES), encoder.encode(SENTENCES))
     assert repr(again) == repr(encoder)
+    # an encoder is replaced, other files are not
+    encoder.model.save_pretrained(tmp_path / "saved")
+    Encoder.load(tmp_path / "saved")
+    encoder.save(tmp_path / "saved")
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(UserError, match="holds no encoder, and would be replaced"):
+        encoder.save(tmp_path)
 
 
 def test_prompt_outside_pooling_is_refused(tiny: Path, tmp_path: Path) -> None:

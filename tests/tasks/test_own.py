@@ -54,10 +54,12 @@ def write_json(path: Path, records: Sequence[dict[str, Any]]) -> None:
 
 FORMS: dict[str, Callable[[pd.DataFrame], str]] = {
     "csv": lambda frame: frame.to_csv(index=False),
+    "index.csv": lambda frame: frame.to_csv(),  # a column without a name
     "csv.gz": lambda frame: frame.to_csv(index=False),
     "tsv": lambda frame: frame.to_csv(index=False, sep="\t", quoting=csv.QUOTE_ALL),
     "semicolons.csv": lambda frame: frame.to_csv(index=False, sep=";"),
     "jsonl": lambda frame: frame.to_json(orient="records", lines=True),
+    "ndjson": lambda frame: frame.to_json(orient="records", lines=True),
     "json": lambda frame: json.dumps(frame.to_dict("records"), indent=2),
     "parquet": lambda frame: "",
 }
@@ -87,7 +89,7 @@ def test_every_format_gives_same_rows(
         written = [json.loads(line) for line in text.splitlines()]
     assert [(row["comment"], row["mood"]) for row in written] == ROWS
     assert [row["prediction"] for row in written] == ["happy", "happy", "angry", "neutral"]
-    assert [*written[0]][2:] == ["prediction", "p(angry)", "p(happy)", "p(neutral)"]
+    assert [*written[0]][-4:] == ["prediction", "p(angry)", "p(happy)", "p(neutral)"]
     assert float(written[0]["p(angry)"]) == pytest.approx(1 / 3, abs=1e-6)
 
 
@@ -151,12 +153,13 @@ def test_numbers_are_labels(labels: list[Any], classes: tuple[str, ...], make: M
 
 
 def test_json_array_keeps_missing_keys(make: Make, tmp_path: Path) -> None:
-    records = [{"comment": "a", "mood": "x", "note": 1}, {"comment": "b", "mood": "y"}]
+    cut = "\ud83d"  # half of a surrogate pair
+    records = [{"comment": "a", "mood": "x", "note": cut}, {"comment": "b", "mood": "y"}]
     (tmp_path / "r.json").write_text(json.dumps(records))
     task = make(**{**REVIEWS, "train": "r.json", "dev": "r.json"})
     text = task.prediction_text(["1", "2"], np.array([0.0, 1.0]), np.eye(2), tmp_path / "r.json", "dev")
     first, second = [json.loads(line) for line in text.splitlines()]
-    assert first["note"] == 1 and "note" not in second
+    assert first["note"] == cut and "note" not in second
     assert record.prediction_file(task, "dev") == "reviews-dev-output.jsonl"
 
 
@@ -174,6 +177,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({**REVIEWS, "labels": ["happy"]}, r"labels: \['happy'\] is not a list of two or more different texts"),
     ({**REVIEWS, "metric": "pearson"}, "metric: 'pearson' is not one of accuracy, macro-f1"),
     ({**REVIEWS, "weight": 0}, "weight: 0 is not a number above 0"),
+    ({"kind": "classification", "train": "index.csv"}, "text: not named, and no column has a usual name"),
     ({**SIMILAR, "scale": [1, 0]}, "scale: it is a list of the lowest and the highest score"),
     ({"kind": "similarity", "train": "p.csv"}, r"scale: .*, such as scale = \[0, 5\]"),
 ]
@@ -183,6 +187,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 def test_mistake_names_key(keys: dict[str, Any], message: str, make: Make, tmp_path: Path) -> None:
     write_table(tmp_path / "r.csv", ROWS)
     write_table(tmp_path / "p.csv", PAIRS, "question1", "question2", "score")
+    (tmp_path / "index.csv").write_text(",comment,mood\n0,a,happy\n1,b,angry\n")
     with pytest.raises(UserError, match=f"reviews.toml: {message}"):
         make(**keys)
 

@@ -145,6 +145,8 @@ def test_a_split_column_selects_rows(write: Callable, refusal: Callable) -> None
     path = write("sentence,label,split\na,0,train\nb,1,test\n")
     assert len(open_as(path, "single").rows) == 2
     assert "no row of the split 'dev'" in refusal(open_as, path, "single", "dev")
+    path = write("sentence,label,split\na,0,train\nb,1,Training\n")
+    assert "file.csv:3: split: 'Training' is not one of train" in refusal(open_as, path, "single", "train")
     path = write('{"text": "a", "label": 1, "split": "test"}\n{"text": "b", "label": 1, "split": "train"}\n', "a.jsonl")
     assert [row.texts for row in open_as(path, "single", "train").rows] == [("b",)]
 

@@ -37,6 +37,11 @@ def test_blank_lines_count_as_lines(write: Callable, refusal: Callable, quoted: 
     assert refusal(rows, write("a\tb\n\n1\t2\n5\n"), quoted) == "file.csv:4: 1 column, the header has 2"
 
 
+def test_names_are_different(write: Callable, refusal: Callable) -> None:
+    assert refusal(rows, write("a,b,b,,\n1,2,3,4,5\n")) == "file.csv:1: two columns are named 'b'"
+    assert rows(write("a,b,,\n1,2,,\n")) == [(2, ["1", "2", ""])]
+
+
 def test_undecodable_lines_are_errors(write: Callable, refusal: Callable) -> None:
     path = write("a\tb\n" + "1\t2\n" * 5000 + "caf\xe9\tx\n", encoding="latin-1")
     assert list(read_lines(path, "latin-1"))[-1] == "caf\xe9\tx"
