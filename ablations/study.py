@@ -172,7 +172,7 @@ class Study:
             settings = [arm.parsed().flat() for arm in arms]
             texts = []
             for name, own in _preset_settings(command, preset).items():
-                values = {str(values[name]) for values in settings}
+                values = {str(of_arm[name]) for of_arm in settings}
                 # an arm that starts from another has the weights of that one
                 starting = name == "weights" and all(arm.start for arm in arms)
                 if values != {str(own)} and len(values) == 1 and not starting:

@@ -153,11 +153,12 @@ class BertModel(nn.Module):
         """The course's interface: a padded batch [B, L], its mask [B, L], 1 for tokens and 0 for padding, and types.
 
         Returns `last_hidden_state` [B, L, D], zero where the mask is 0, and `pooler_output` [B, D], which weights
-        without a pooling layer do not have. Raises `UserError` for ids and types that have no embedding, and for a
-        sentence of more tokens than the encoder has positions; a token's position is its column.
+        without a pooling layer do not have. Raises `UserError` for an empty batch, and for ids, types and positions
+        that have no embedding; a token's position is its column.
         """
-        _check_ids("input_ids", input_ids, self.config.vocab_size)
         ragged = Ragged.from_padded(input_ids, attention_mask)
+        _check_ids("input_ids", input_ids, self.config.vocab_size)
+        _check_ids("positions", ragged.positions, self.config.max_position_embeddings)
         if token_type_ids is not None:
             _check_ids("token_type_ids", token_type_ids, self.config.type_vocab_size)
             mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask

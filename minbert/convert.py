@@ -1,7 +1,7 @@
 """Convert a checkpoint of the course's code to an encoder folder.
 
-This is the only file that opens pickles, by torch's restricted reader: tensors, and the few harmless types that a
-checkpoint of the course's code holds besides them.
+This is the only file that calls `torch.load`, with its restricted reader: tensors, and the few harmless types that a
+checkpoint of the course's code holds besides them. `.bin` files are left to transformers, which restricts them too.
 
 python -m minbert.convert FILE --like DIR --to DIR
 """

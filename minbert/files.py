@@ -267,6 +267,8 @@ def cache_entry(path: Path) -> Iterator[None]:
     """Hold the lock of a file or folder of the cache while it is built; other processes wait."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(f".{path.name}.lock")):
+        for unfinished in path.parent.glob(f".{path.name}.minbert-*"):
+            remove(unfinished)  # what a killed process has left
         yield
 
 

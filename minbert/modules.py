@@ -76,11 +76,9 @@ class LayerNorm(nn.Module):
 class Normalize(nn.Module):
     """sentence-transformers' Normalize: scales vectors to length 1."""
 
-    config: dict[str, Any]
-
     def __init__(self, config: dict[str, Any] | None = None) -> None:
         super().__init__()
-        self.config = config or {}
+        self.config: dict[str, Any] = config or {}
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, D] to [B, D]."""
@@ -146,13 +144,14 @@ def read_pipeline(folder: Path) -> Pipeline:
             f"Pooling there may be {', '.join(LAYERS)}"
         )
     transformer = _transformer_settings(modules[0][1])
-    after = kinds.index("Pooling") + 1
-    pooling = read_json_object(modules[after - 1][1] / "config.json")
+    index = kinds.index("Pooling")
+    pooling = read_json_object(modules[index][1] / "config.json")
+    later = modules[index + 1 :]
     if pooler is None:
-        pooler = _pooler(modules[1:after], transformer)
+        pooler = _pooler(modules[1 : index + 1], transformer)
     elif one_of(pooler, POOLERS, f"{folder / RECORD}: pooler") == "pooler":
-        after += 1  # its Dense module is the encoder's own pooling layer
-    layers = [_layer(kind, path) for kind, path in modules[after:] if kind != "Dropout"]
+        later = later[1:]  # its Dense module is the encoder's own pooling layer
+    layers = [_layer(kind, path) for kind, path in later if kind != "Dropout"]
     settings = _read_settings(folder / "config_sentence_transformers.json")
     prompts = dict(_PROMPTS)
     for name, prompt in (settings.get("prompts") or {}).items():

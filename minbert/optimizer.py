@@ -45,14 +45,22 @@ class AdamW(torch.optim.Optimizer):
         *,
         fused: bool = True,
     ) -> None:
-        if lr < 0 or eps < 0 or weight_decay < 0 or not all(0 <= beta < 1 for beta in betas):
-            raise UserError(
-                f"AdamW needs lr, eps and weight_decay >= 0 and betas in [0, 1), not "
-                f"lr {lr}, eps {eps}, weight_decay {weight_decay}, betas {betas}"
-            )
-        self.fused = fused
-        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "correct_bias": correct_bias}
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "correct_bias": correct_bias,
+            "fused": fused,
+        }
         super().__init__(params, defaults)
+        for group in self.param_groups:
+            in_range = all(group[name] >= 0 for name in ("lr", "eps", "weight_decay"))
+            if not in_range or not all(0 <= beta < 1 for beta in group["betas"]):
+                raise UserError(
+                    f"AdamW needs lr, eps and weight_decay >= 0 and betas in [0, 1), not lr {group['lr']}, "
+                    f"eps {group['eps']}, weight_decay {group['weight_decay']}, betas {group['betas']}"
+                )
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -69,7 +77,7 @@ class AdamW(torch.optim.Optimizer):
                     state = self._state_of(parameter)
                     state["step"] += 1
                     by_step[state["step"]].append(parameter)
-            update = self._fused_update if self.fused else self._plain_update
+            update = self._fused_update if group["fused"] else self._plain_update
             for step, parameters in by_step.items():
                 update(parameters, step, group)
         return loss
@@ -129,8 +137,9 @@ class AdamW(torch.optim.Optimizer):
     def _fused_update(self, parameters: list[Tensor], step: int, group: dict[str, Any]) -> None:
         """The same update in one pass over memory, by torch's fused kernel.
 
-        The kernel computes theta (1 - a w) - a / (1 - b1^s) m / (sqrt(v / (1 - b2^s)) + e). The values of a, w, e
-        and s below make this equal to the formula of this class, where decay comes last and scales the update too.
+        The kernel computes theta (1 - a w) - a / (1 - b1^s) m / (sqrt(v / (1 - b2^s)) + e). In the formula of this
+        class decay comes last and scales the update u too: (theta - lr u)(1 - lr weight_decay). The values of a, w, e
+        and s below make both equal: a = lr (1 - lr weight_decay), w = weight_decay / (1 - lr weight_decay).
         """
         beta1, beta2 = group["betas"]
         shrink = 1 - group["lr"] * group["weight_decay"]

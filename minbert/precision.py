@@ -22,6 +22,8 @@ def default_device() -> torch.device:
 def choose(name: str, device: torch.device) -> str:
     """Resolve `auto` to bf16 if the device supports it, else to fp16 on a GPU and fp32 on a CPU.
 
+    On a CPU whose AMX crashes, oneDNN is kept from it in the whole process.
+
     Raises `UserError` for an unknown name, and for fp16 on a CPU.
     """
     name = one_of(name, ("auto", *DTYPES), "precision")

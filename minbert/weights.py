@@ -113,13 +113,11 @@ def matched(tensors: dict[str, Tensor], model: nn.Module, source: Path) -> dict[
         if name in renamed:
             problems.append(f"duplicate {short_repr(key)}")
             continue
-        # even if it does not fit, so that it is not listed as missing too
-        renamed[name] = tensor
         problem = _problem_with(tensor, shapes[name])
         if problem:
             problems.append(f"{short_repr(key)} {problem}")
-        else:
-            renamed[name] = tensor.float()
+        # even if it does not fit, so that it is not listed as missing too
+        renamed[name] = tensor if problem else tensor.float()
     problems += [f"missing {their_name(name)!r}" for name in shapes if name not in renamed]
     if problems:
         text = "; ".join(problems[:_MOST_PROBLEMS])

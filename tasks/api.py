@@ -46,15 +46,17 @@ class TrainedRun:
     def predict(self, task: str, inputs: Sequence[Any]) -> pd.DataFrame:
         """A row for each text or pair of texts: `prediction`, the name of a class or a score, and each `p(class)`.
 
+        The rows have the index of `inputs` if it is a Series.
         Raises `UserError` for a task that the run has no head for, and for other inputs.
         """
         head = self.predictor.task(task)
         if isinstance(inputs, str):
             inputs = [inputs]
+        index = inputs.index if isinstance(inputs, pd.Series) else None
         if not head.classes:
-            return pd.DataFrame({"prediction": self.predictor.predict(task, inputs)})
+            return pd.DataFrame({"prediction": self.predictor.predict(task, inputs)}, index)
         probabilities = self.predictor.predict_proba(task, inputs)
-        table = pd.DataFrame(probabilities, columns=[f"p({name})" for name in head.classes])
+        table = pd.DataFrame(probabilities, index, [f"p({name})" for name in head.classes])
         table.insert(0, "prediction", [head.classes[index] for index in probabilities.argmax(1)])
         return table
 
@@ -66,6 +68,8 @@ def train(tasks: Tasks, encoder: str | Path | Encoder = "minilm", **settings: An
     `from_run`, whose encoder takes the place of `encoder`. Data frames, and the weights of an `Encoder`, are kept in
     the cache, where the run finds them again. Raises `UserError` as the command does.
     """
+    if "weights" in settings:
+        raise UserError("weights: an encoder is given as `encoder`")
     words = []
     if isinstance(tasks, str):
         words.append(tasks)
@@ -104,7 +108,9 @@ def _task_file(name: str, keys: Mapping[str, Any]) -> str:
     values = {key: value for key, value in keys.items() if value is not None}
     for split in SPLITS:
         if isinstance(values.get(split), pd.DataFrame):
-            frames[split] = values[split].to_json(orient="records", lines=True, force_ascii=False)
+            frames[split] = values[split].to_json(
+                orient="records", lines=True, force_ascii=False, double_precision=15, date_format="iso"
+            )
             values[split] = f"{name}-{split}.jsonl"
         elif split in values:
             values[split] = str(Path(values[split]).absolute())

@@ -72,8 +72,6 @@ def panels(
 def legend(axes: Axes, columns: int, **options: Any) -> None:
     """Draw a legend below the whole figure, of fewer columns where they are too wide."""
     handles, labels = axes.get_legend_handles_labels()
-    if not handles:
-        return
     figure: Any = axes.figure
     for count in range(columns, 0, -1):
         look: dict[str, Any] = {"handlelength": 1.6, "columnspacing": 1.8, **options}

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from minbert.errors import UserError
 from minbert.files import distinct_names
 from minbert.train import cli
 from tasks import intervals, metrics
@@ -176,16 +177,14 @@ def _finite(value: float) -> float | None:
 # --- means and intervals over seeds
 
 
-def summary(frame: pd.DataFrame, baseline: str | None = None) -> pd.DataFrame:
-    """A row for each group and metric: seeds, mean, deviation, and the difference to `baseline` (default: first group).
+def summary(frame: pd.DataFrame, baseline: str) -> pd.DataFrame:
+    """A row for each group and metric: seeds, mean, deviation, and the difference to the group `baseline`.
 
     `frame` has the columns group, seed, metric and value; a group without seeds has a missing seed. `seeds` counts the
     defined values; `deviation` is the sample's. `difference` is between the means, with the 95% interval
     `low` to `high` by Student's t: paired, over `pairs` seeds, if both groups have the same seeds or one has none, else
     Welch's of two samples (`pairs` is 0). All are NaN where undefined.
     """
-    if baseline is None:
-        baseline = frame["group"].iloc[0]
     rows = []
     for (group, metric), every in frame.groupby(["group", "metric"], sort=False):
         values = every.dropna(subset="value")
@@ -278,10 +277,11 @@ def _seed(run: Run) -> Any:
 
 
 def _settings(run: Run) -> dict[str, Any]:
-    """The settings and data hashes that a run is identified by, without the seed and the hashes of the encoders."""
+    """The settings and data hashes that a run is identified by, without the seed and the hashes of its start."""
     settings = {}
     for name, value in run.manifest["settings"].items():
-        if name != "seed" and not name.startswith("config ") and not name.endswith("sha256"):
+        of_start = name.endswith("sha256") or name in ("data heads", "data sentence encoder")
+        if name != "seed" and not name.startswith("config ") and not of_start:
             settings[name] = value
     return settings
 
@@ -297,7 +297,7 @@ def as_frame(groups: Mapping[str, Sequence[Run]]) -> pd.DataFrame:
             for metric, score in scores.items():
                 row = {"group": group, "run": run.name, "seed": _seed(run), "metric": metric, "value": score}
                 rows.append(row)
-    return pd.DataFrame(rows).astype({"value": float})
+    return pd.DataFrame(rows, columns=["group", "run", "seed", "metric", "value"]).astype({"value": float})
 
 
 def score_table(groups: Mapping[str, Sequence[Run]], summary: pd.DataFrame) -> Table:
@@ -441,7 +441,9 @@ def compare(runs: Sequence[Run], resamples: int = RESAMPLES) -> list[Table]:
     """The tables of scores, of each run if groups have several, of settings that differ, and of differences."""
     groups = group_runs(runs)
     frame = as_frame(groups)
-    over_seeds = summary(frame)
+    if frame.empty:
+        raise UserError("the runs have no scores to compare")
+    over_seeds = summary(frame, next(iter(groups)))
     tables = [score_table(groups, over_seeds)]
     if len(groups) < len(runs):
         tables.append(run_table(frame))

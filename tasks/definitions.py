@@ -187,7 +187,8 @@ def _labels(path: Path, table: Mapping[str, Any], labels_of_rows: Sequence[str])
         labels = table["labels"]
         if not isinstance(labels, list) or len(set(map(str, labels))) < max(2, len(labels)):
             raise UserError(f"{path}: labels: {short_repr(labels)} is not a list of two or more different texts")
-        return tuple(map(str, labels))
+        # as the cells of a column: true, 1 for 1.0
+        return tuple(cell(path, 1, {"labels": label}, "labels") for label in labels)
     distinct = set(labels_of_rows) - {""}
     if len(distinct) < 2:
         raise UserError(f"{path}: label: the training rows have {format_list(distinct) or 'no label'}, not two or more")

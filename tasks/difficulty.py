@@ -8,6 +8,7 @@ from minbert.errors import UserError
 from minbert.files import sha256_of
 from minbert.train import checkpoint
 from minbert.train.run import InputFiles
+from minbert.train.settings import names_in
 from tasks import predict
 from tasks.examples import Examples
 from tasks.manifests import fine_tuned
@@ -33,7 +34,7 @@ def input_files(run: Path) -> InputFiles:
     """
     manifest, scores = fine_tuned(run)
     trained = manifest["all_settings"]["tasks"]
-    if "sts" not in trained.split(","):
+    if "sts" not in names_in(trained.lower()):
         raise UserError(f"--difficulty-run {run}: the run has no head for sts: it was trained on {trained}")
     path = checkpoint.folder_of(run / "checkpoints", scores["step"]) / "model.safetensors"
     return {"similarity head": (path, sha256_of(path))}

@@ -19,6 +19,7 @@ from minbert.errors import UserError
 from minbert.files import distinct_names, write_json
 from minbert.train import cli
 from tasks import compare, evaluate, manifests, metrics, predict, record
+from tasks.definitions import recorded_definition
 from tasks.intervals import RESAMPLES
 from tasks.record import Predictions, TaskScores
 from tasks.report import page
@@ -57,6 +58,8 @@ def check_alike(runs: Sequence[Path]) -> None:
         for split, entries in manifest["data"].items():
             for task, entry in entries.items():
                 hashes[f"{split} file of {task}"] = entry["sha256"]
+        for task, definition in (manifest.get("own_tasks") or {}).items():
+            hashes[f"definition of {task}"] = str(recorded_definition(definition).reading)
         if run == runs[0]:
             first_tasks = tasks
             first_hashes = hashes
@@ -144,7 +147,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="finished runs of multitask_train.py")
     parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="the folder to write")
     parser.add_argument("--data", metavar="DIR", type=Path, help="where the data are now (default: as in the runs)")
-    parser.add_argument("--no-texts", action="store_true", help="leave the sentences of the data out")
+    parser.add_argument("--no-texts", action="store_true", help="leave the sentences out of dev/ and the page")
     words = sys.argv[1:] if arguments is None else arguments
     options = parser.parse_args(words)
 

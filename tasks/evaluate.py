@@ -62,8 +62,8 @@ def outputs(
 class DevEvaluation:
     """The evaluation of a multitask model on its dev sets; it keeps the outputs of the latest one.
 
-    The dev norm, the metric to maximise, is the mean over tasks of the accuracy, or of (r + 1) / 2 for similarity. An
-    undefined r counts as -1 and is reported as None.
+    The dev norm, the metric to maximise, is the mean over tasks of the accuracy or macro-F1, or of (r + 1) / 2 for a
+    similarity. An undefined r counts as -1 and is reported as None.
     """
 
     model: MultitaskModel

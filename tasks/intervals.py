@@ -50,6 +50,7 @@ def resampled(
     rng = numpy_generator(seed, *purpose)
     size = max(1, _CELLS // count)
     values = []
+    # once even for none, so that the result has its axes
     for start in range(0, max(resamples, 1), size):
         rows = rng.integers(0, count, (min(size, resamples - start), count))
         values.append(statistic(rows))

@@ -7,6 +7,7 @@ from typing import Any
 from minbert.errors import UserError
 from minbert.files import read_json, read_json_object
 from tasks import readers
+from tasks.readers.rows import SPLITS
 
 
 def finished(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -117,15 +118,15 @@ def manifests_behind(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
     return [*manifests.values()]
 
 
-def data_files(data: Any, use: str = "train") -> Iterator[tuple[str, str, str]]:
-    """(file, SHA-256, `train` or `dev`) of the files under a manifest's `data`, without those for testing."""
+def data_files(data: Any, use: str = "train") -> Iterator[tuple[str, str]]:
+    """(file, `train` or `dev`) of the files under a manifest's `data`, without those for testing."""
     if isinstance(data, list):
         for value in data:
             yield from data_files(value, use)
     if isinstance(data, dict):
         if use != "test" and data.get("file") and "sha256" in data:
-            yield data["file"], data["sha256"], use
+            yield data["file"], use
         for key, value in data.items():
             if key not in ("skipped", "noted"):
-                use_of_value = next((kind for kind in ("train", "dev", "test") if kind in key), use)
-                yield from data_files(value, use_of_value)
+                use_of_value = "dev" if key == "sts_dev" else key
+                yield from data_files(value, use_of_value if use_of_value in SPLITS else use)

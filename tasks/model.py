@@ -227,6 +227,9 @@ def take_heads(model: MultitaskModel, settings: MultitaskSettings) -> tuple[dict
         kept.append(name)
         prefixes.append(f"heads.{name}.")
     taken = {name: tensor for name, tensor in tensors.items() if name.startswith(tuple(prefixes))}
+    for name in model.state_dict():
+        if name.startswith(tuple(prefixes)) and name not in taken:
+            raise UserError(f"--from {run}: has no {name}; its heads have other layers than those of the tasks")
     # not strict, as the encoder and new heads are not among these
     model.load_state_dict(taken, strict=False)
     new = [name for name in model.tasks if name not in kept]

@@ -10,13 +10,13 @@ from minbert.files import require_file, write_atomic
 from tasks.definitions import READER_KINDS, can_name_task
 from tasks.readers.formats import cell, read_records
 from tasks.readers.kinds import find_columns, is_number
-from tasks.readers.rows import SPLITS
+from tasks.readers.rows import SPLIT_NAMES, SPLITS
 
 _SCALES = ((0, 1), (1, 5), (0, 5), (0, 10), (0, 100))
 _SCORES = 10  # more different numbers than this are scores, not classes
 _WORDS = 2  # cells of texts have more words than this, in the mean
-_FEW_ROWS = 2000  # fewer rows than this need the higher learning rate of the preset for small files
 _CHARACTERS = 20  # or are longer than this, in languages without spaces
+_FEW_ROWS = 2000  # fewer rows than this need the higher learning rate of the preset for small files
 
 
 def write_task(source: Path) -> Path:
@@ -31,6 +31,8 @@ def write_task(source: Path) -> Path:
         names, records = read_records(source, reader_kind)
         if find_columns(names, reader_kind):
             break
+    if not names:
+        raise UserError(f"--new-task {source}: is plain text; it needs a table with a header")
     columns: dict[str, list[str]] = {name: [] for name in names}
     for line, record in records:
         for name, cells in columns.items():
@@ -94,7 +96,7 @@ def _related_files(source: Path) -> tuple[str, dict[str, Path]]:
     if "train" in stem.lower():
         start = stem.lower().index("train")
         word = stem[start : start + len("train")]
-        for split, words in SPLITS.items():
+        for split, words in SPLIT_NAMES.items():
             for other in words:
                 path = source.with_name(stem.replace(word, other) + dot + ending)
                 if path.is_file():

@@ -5,6 +5,7 @@ import io
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -110,14 +111,17 @@ class OwnTask(PairTask):
                 for name, probability in zip(self.classes, probabilities[row].tolist(), strict=True):
                     added[f"p({name})"] = round(probability, 6)
             rows.append({**record, **added})
-        as_json = self.prediction_ending == "jsonl" if split else is_json(source)
+        as_json = is_json(source)
+        if split:
+            as_json = self.prediction_ending == "jsonl"
         if as_json:
             text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
             # an unpaired surrogate, as in texts that were cut, stays the escape that it was
             return text.encode("utf-8", "backslashreplace").decode("utf-8")
-        added_names = ["prediction", *(f"p({name})" for name in self.classes)]
+        # JSON objects may have other names than the first one
+        columns = list(dict.fromkeys([*names, *chain.from_iterable(rows)]))
         buffer = io.StringIO()
-        writer = csv.DictWriter(buffer, list(dict.fromkeys([*names, *added_names])), lineterminator="\n")
+        writer = csv.DictWriter(buffer, columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
         return buffer.getvalue()
@@ -151,7 +155,8 @@ class OwnTask(PairTask):
         """The rows of a split, or all rows of a file to predict, whose labels may be missing or others.
 
         Rows with an empty text are skipped, and training rows without a label; rows without a label of other splits are
-        predicted, not scored. Raises `UserError` for a missing column and an invalid row.
+        predicted, not scored. Labels of test rows may be placeholders. Raises `UserError` for a missing column and an
+        invalid row.
         """
         names, records = self._records(path)
         label_column = self.definition.label
@@ -174,7 +179,13 @@ class OwnTask(PairTask):
             text = cell(path, line, record, label_column).strip() if has_labels else ""
             label = math.nan
             if text:
-                label = read_label(path, line, label_column, text, self.parse_label if split else self._label_or_nan)
+                label = read_label(
+                    path,
+                    line,
+                    label_column,
+                    text,
+                    self.parse_label if split in ("train", "dev") else self._label_or_nan,
+                )
             elif wanted == "train":
                 data.skip(line, f"{label_column}: empty")
                 continue
@@ -207,7 +218,7 @@ class OwnTask(PairTask):
         """The names of a file's columns, and its rows; plain texts, one a line, are rows of the column of texts."""
         names, records = read_records(path, self.kind)
         column = self.definition.texts[0]
-        if self.num_texts == 1 and column not in names and not readers.is_table(path):
+        if self.num_texts == 1 and column not in names and not is_json(path) and not readers.is_table(path):
             return [column], ((line, {column: text}) for line, text in plain_lines(path))
         return names, records
 

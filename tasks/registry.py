@@ -52,6 +52,10 @@ def build(names: str, pairs: str, flag: str = "tasks", recorded: Mapping[str, An
             tasks.append(OwnTask(recorded_definition(recorded[Path(word).stem]), pairs))
     if not tasks or len({task.name for task in tasks}) < len(tasks):
         raise UserError(f"{flag}: {names!r} must name at least one task, each only once")
+    titles = [task.title for task in tasks]
+    for title in titles:
+        if titles.count(title) > 1:
+            raise UserError(f"{flag}: two tasks have the title {title!r}; give one another `title` in its file")
     return tasks
 
 

@@ -112,7 +112,7 @@ def _dev_pair_scores(
     """Stage one's Spearman's rho on the dev pairs, and on each of their sets if there are several."""
     entries = manifests.data_entries(manifest)
     whole = entries.pop("sts_dev")
-    if not changes.keys() & {"sts_dev_spearman"}:  # a run without scored pairs
+    if "sts_dev_spearman" not in changes:  # a run without scored pairs
         return {}
     sets = {}
     for name, entry in entries.items():

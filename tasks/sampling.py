@@ -35,7 +35,7 @@ def plan(
         for task in sizes:
             order += [task] * epochs
         lengths = [counts[task] for task in order]
-        return Plan(lengths, lambda epoch: stream(order[epoch], epoch % epochs, lengths[epoch]))
+        return Plan(lengths, lambda part: stream(order[part], part % epochs, lengths[part]))
     quotas = _quotas(sampling, counts, power)
 
     def build(epoch: int) -> Steps:

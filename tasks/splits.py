@@ -13,8 +13,9 @@ from minbert.train import distributed, plan, start
 from minbert.train.run import InputFiles
 from tasks import readers, sampling
 from tasks.examples import Examples, check_vocabulary
+from tasks.readers.rows import SPLITS
 from tasks.settings import MultitaskSettings
-from tasks.task import SPLITS, Task
+from tasks.task import Task
 
 Paths = Mapping[tuple[str, str], Path]
 """(task, split) -> a file."""
@@ -80,10 +81,10 @@ def read(tasks: Sequence[Task], files: Paths, settings: MultitaskSettings, token
                 drawn = plan.random_subset(len(examples), limit, 0, task.name, split)
                 examples = replace(examples, cache=examples.cache.subset(drawn))
             data[split][task.name] = examples
-            longer, inputs = examples.truncated(task.pairs)
+            longer, count = examples.truncated(task.pairs)
             if longer:
                 distributed.note(
-                    f"{path}: {longer:,} of {inputs:,} inputs are longer than {length} tokens and are truncated"
+                    f"{path}: {longer:,} of {count:,} inputs are longer than {length} tokens and are truncated"
                 )
             if skipped:
                 distributed.note(f"{path}: {skipped:,} of {rows:,} rows skipped (listed in manifest.json)")

@@ -24,8 +24,8 @@ from tasks import metrics, readers
 from tasks.definitions import Definition
 from tasks.examples import Examples
 from tasks.readers import DataFile
+from tasks.readers.rows import SPLITS
 
-SPLITS = ("train", "dev", "test")
 LEADERBOARD_ROW = "{id} , {value} \n"
 """The rows of the leaderboard's prediction files, under headers with tabs."""
 

@@ -22,6 +22,8 @@ from minbert.attention import grouped
 from minbert.fast.dropout import keep_factors
 from minbert.ragged import Ragged, inverse, ramp
 
+_LARGEST_EXPONENT = 80  # exp(80) times 512 tokens is still a number in fp32 and bf16, and exp(-80) is not rounded to 0
+
 
 def attend(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: float = 0.0) -> Tensor:
     """`minbert.attention.attend` for the CPU: `GroupedAttention` with gradients or dropout, `two_products` in bf16."""
@@ -64,9 +66,6 @@ def two_products(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged) -> T
 def _by_head(x: Tensor, n: int) -> Tensor:
     """[n * L, H, d] to [n * H, L, d]."""
     return x.unflatten(0, (n, -1)).transpose(1, 2).flatten(0, 1)
-
-
-_LARGEST_EXPONENT = 80  # exp(80) times 512 tokens is still a number in fp32 and bf16, and exp(-80) is not rounded to 0
 
 
 class GroupedAttention(torch.autograd.Function):

@@ -29,7 +29,7 @@ ARGUMENTS = {
 }
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: float = 0.0) -> Tensor:
+def attend(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: float) -> Tensor:
     """`minbert.attention.attend` by the fastest kernel of a GPU.
 
     `query` is [T, H, d], or [B, H, d] for one query per sentence; `key` and `value` are [T, H, d].
@@ -47,7 +47,7 @@ def kernel_name(device: torch.device, dtype: torch.dtype, width: int, dropout: f
     """The attention of an accelerated model for heads of d = `width`: "grouped" on a CPU, else as `attend` chooses.
 
     Flash attention (Dao et al. 2022) needs half precision, compute capability 8.0 and a width divisible by 8; the
-    memory-efficient kernel (Rabe & Staats 2021) needs an alignment to 16 bytes and, for bf16, that capability too.
+    memory-efficient kernel (Rabe & Staats 2021) needs fp32 or fp16, aligned to 16 bytes.
     """
     if device.type == "cpu":
         return "grouped"
@@ -56,11 +56,10 @@ def kernel_name(device: torch.device, dtype: torch.dtype, width: int, dropout: f
     recent = device.type == "meta" or torch.cuda.get_device_capability(device) >= (8, 0)
     half = dtype in (torch.float16, torch.bfloat16)
     aligned = width * dtype.itemsize % 16 == 0
-    supported = dtype in (torch.float32, torch.float16) or (dtype == torch.bfloat16 and recent)
     if half and recent and width % 8 == 0:
         return "flash" if _has_operator("_flash_attention_forward") else "padded"
     # With dropout and sentences of several lengths, the backward pass of this kernel draws another mask.
-    if supported and aligned and not dropout:
+    if dtype in (torch.float32, torch.float16) and aligned and not dropout:
         return "efficient" if _has_operator("_efficient_attention_forward") else "padded"
     return "padded"
 

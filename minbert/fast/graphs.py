@@ -96,8 +96,12 @@ class GraphedVectors:
             with torch.autocast(GPU, enabled=False):  # as in any backward pass
                 gradients = torch.autograd.grad(output, list(trained.values()), recording.gradient, allow_unused=True)
             for name, gradient in zip(trained, gradients, strict=True):
-                if gradient is not None:
-                    self._gradients.setdefault(name, gradient).copy_(gradient)
+                if gradient is None:
+                    continue
+                if name in self._gradients:
+                    self._gradients[name].copy_(gradient)
+                else:
+                    self._gradients[name] = gradient  # the buffer of all recordings
 
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
@@ -143,6 +147,7 @@ def sizes(lengths: Sequence[int], positions: int) -> tuple[int, int, int]:
     bound = min(bound, positions)
     step = max(64, 2 ** (count.bit_length() - 4))
     step = min(step, 256)
+    # at most added + step - 1 tokens fill the batch up, so that a share of `added` sentences is within the bound
     added = _ceil_div(step - 1, bound - 1)
     tokens = _ceil_div(count + added, step) * step
     sentences = len(lengths) + added

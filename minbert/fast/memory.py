@@ -3,8 +3,9 @@
 import ctypes
 from typing import Any
 
-_TRIM_THRESHOLD = -1  # parameters of glibc's mallopt
-_MMAP_THRESHOLD = -3
+_M_TRIM_THRESHOLD = -1  # parameters of glibc's mallopt, by its names
+_M_MMAP_THRESHOLD = -3
+_NEVER = -1
 _MADV_HUGEPAGE = 14  # of Linux
 _HEAP = 4 << 30  # bytes: more than usual steps need
 
@@ -21,10 +22,10 @@ def tune_allocator() -> None:
         return
     # 32 MiB is the most that older versions take; they leave the threshold as it is if it is asked to be higher
     mmap_threshold = 1 << 30
-    if libc.mallopt(_MMAP_THRESHOLD, mmap_threshold) == 0:
+    if libc.mallopt(_M_MMAP_THRESHOLD, mmap_threshold) == 0:
         mmap_threshold = 1 << 25
-        libc.mallopt(_MMAP_THRESHOLD, mmap_threshold)
-    libc.mallopt(_TRIM_THRESHOLD, -1)  # never trim
+        libc.mallopt(_M_MMAP_THRESHOLD, mmap_threshold)
+    libc.mallopt(_M_TRIM_THRESHOLD, _NEVER)
     _use_huge_pages(libc, block=mmap_threshold // 2)
 
 

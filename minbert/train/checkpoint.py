@@ -41,7 +41,7 @@ def steps(parent: Path) -> list[int]:
 
 def save(parent: Path, step: int, model: nn.Module, optimizer: AdamW, state: dict[str, Any]) -> None:
     """Write the checkpoint of `step`: the model, the optimizer's state by parameter name, and the loop's state."""
-    counts = {}  # of the updates of each parameter that has had one
+    counts = {}  # of the updates of each parameter with a state
     for name, parameter in model.named_parameters():
         if updated := optimizer.state.get(parameter):
             counts[name] = int(updated["step"])
@@ -117,7 +117,7 @@ def _is_whole(path: Path) -> bool:
         recorded = content.pop("sha256")[path.name]
         # state.json holds the hashes, so its own is that of its other content
         actual = _digest(content) if path.name == _STATE else sha256_of(path)
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return False
     return bool(actual == recorded)
 
@@ -157,15 +157,11 @@ def finish(parent: Path, state: dict[str, Any]) -> None:
 def not_finite(model: nn.Module, optimizer: AdamW) -> str | None:
     """The name of the first tensor to be saved that is not finite, or None. One device sync."""
     tensors = {**model.state_dict(), **_optimizer_tensors(model, optimizer)}
-    names = []
     finite = []
-    for name, tensor in tensors.items():
-        # a tensor without elements has no least and largest
-        if tensor.numel():
-            names.append(name)
-            # both are NaN if an element is; a mask of all elements would need memory of their number
-            finite.append(torch.stack(tensor.aminmax()).isfinite().all())
-    for name, is_finite in zip(names, torch.stack(finite).tolist(), strict=True):
+    for tensor in tensors.values():
+        # both are NaN if an element is; a mask of all elements would need memory of their number
+        finite.append(torch.stack(tensor.aminmax()).isfinite().all())
+    for name, is_finite in zip(tensors, torch.stack(finite).tolist(), strict=True):
         if not is_finite:
             return name
     return None

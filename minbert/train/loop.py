@@ -1,4 +1,4 @@
-"""The training loop of both scripts.
+"""The training loop of all training commands.
 
 A `TrainStep` does forward and backward; the loop does the optimizer's steps, the learning rate, evaluation,
 checkpoints, metrics and progress. Its position in the plan is one integer, the step, so on a CPU a resumed run gives
@@ -92,7 +92,7 @@ class LoopState:
 
     @property
     def kept_score(self) -> float | None:
-        """The score of the weights of `kept_step`; None if they have not been evaluated."""
+        """The score of the weights of `kept_step`; None if it is undefined."""
         return self.best if self.kept_step == self.best_step else self.score
 
     def kept_weights(self, training: TrainingSettings, planned: int) -> str:
@@ -164,6 +164,10 @@ def fit(
             # killed during an evaluation resumes with it.
             if _is_evaluated(state.step, plan, training):
                 row = _evaluate(model, evaluate, state, plan, training, stop, device)
+                # another rank may have had the signal
+                stopping = distributed.max_over_ranks(stop.number, device)
+                if stopping:
+                    raise Interrupted(f"stopped after step {state.step:,} of {plan.total:,}", stopping)
                 run.log(row)
                 progress.evaluated(row)
                 if state.finished:
@@ -290,7 +294,8 @@ def _evaluate(
         state.stale += 1
     if state.score is None and training.selects_by_dev:
         distributed.note(f"step {state.step}: the score is undefined, so this evaluation cannot be the best")
-    state.finished = state.step == plan.total or 0 < training.patience <= state.stale
+    out_of_patience = training.patience > 0 and state.stale >= training.patience
+    state.finished = state.step == plan.total or out_of_patience
     return {
         "kind": "evaluation",
         "step": state.step,

@@ -53,7 +53,7 @@ class Progress:
     evaluation so far in its line.
     """
 
-    def __init__(self, plan: Plan, done: int, tasks: int = 1, *, keeps_best: bool = True) -> None:
+    def __init__(self, plan: Plan, done: int, tasks: int, *, keeps_best: bool) -> None:
         self._plan = plan
         self._first = done
         self._step = done

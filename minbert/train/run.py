@@ -66,7 +66,11 @@ class RunFolder:
         cli.resumable = True
         with run._locked() if distributed.rank() == 0 else nullcontext():
             run.check(identity)
-            yield run
+            try:
+                yield run
+            finally:
+                if run._tracker:
+                    run._tracker.close()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -250,8 +254,6 @@ class RunFolder:
 
     def record_step(self, step: int) -> None:
         """Record in the manifest the newest checkpoint of this session, and the session's time until now."""
-        if distributed.rank():
-            return
         session = self._content["sessions"][-1]
         session["to_step"] = step
         session["seconds"] = round(time.perf_counter() - self._opened, 3)

@@ -32,6 +32,7 @@ class Tracker:
     """
 
     def __init__(self, run: Path, manifest: Mapping[str, Any], step: int, name: str) -> None:
+        self._name = name
         if name == "wandb":
             _start_wandb(run, manifest)
         from torch.utils.tensorboard import SummaryWriter  # after W&B has patched it
@@ -45,6 +46,14 @@ class Tracker:
         for name, value in scalars(row).items():
             self._writer.add_scalar(name, value, row["step"])
         self._writer.flush()
+
+    def close(self) -> None:
+        """End the recording; the next run of this process is another one."""
+        self._writer.close()
+        if self._name == "wandb":
+            import wandb
+
+            wandb.finish()
 
 
 def _start_wandb(run: Path, manifest: Mapping[str, Any]) -> None:

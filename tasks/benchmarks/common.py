@@ -163,7 +163,7 @@ def training_data(encoder: NamedEncoder) -> str:
     files: dict[str, list[str]] = {"train": [], "dev": []}
     first_weights = str(encoder.folder)
     for _, manifest in manifests_behind(encoder.folder):
-        for file, _, use in data_files(manifest["data"]):
+        for file, use in data_files(manifest["data"]):
             if Path(file).name not in files[use]:
                 files[use].append(Path(file).name)
         first_weights = str((manifest.get("weights") or {}).get("folder", ""))

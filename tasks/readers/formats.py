@@ -7,6 +7,7 @@ by gzip, in a file named *.gz.
 import csv
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
@@ -35,7 +36,7 @@ def read_records(path: Path, kind: str) -> tuple[list[str], Records]:
         rows: list[dict[str, Any]] = frame.to_dict("records")
         return [str(name) for name in frame.columns], enumerate(rows, 1)
     refuse_binary(path)
-    if _first_line(path).startswith("["):
+    if _is_array(_first_line(path)):
         array = _read_array(path)
         return list(dict.fromkeys(chain.from_iterable(array))), enumerate(array, 1)
     table = open_table(path)
@@ -48,8 +49,16 @@ def read_records(path: Path, kind: str) -> tuple[list[str], Records]:
 
 
 def is_json(path: Path) -> bool:
-    """Whether a file holds JSON, by its first character."""
-    return not _is_parquet(path) and _first_line(path).startswith(("[", "{"))
+    """Whether a file holds JSON, by its first line."""
+    if _is_parquet(path):
+        return False
+    line = _first_line(path)
+    return line.startswith("{") or _is_array(line)
+
+
+def _is_array(line: str) -> bool:
+    """Whether a line begins an array of objects; a text may begin with a bracket."""
+    return re.match(r"\[\s*({|\]|$)", line) is not None
 
 
 def has_semicolons(path: Path) -> bool:

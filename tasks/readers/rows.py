@@ -19,7 +19,8 @@ from tasks.readers.table import BOM, Record, Table, open_table, read_lines, text
 # JSON can hold surrogates; a file in UTF-16 without a byte order mark is read as UTF-8 with NULs
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 _PLACEHOLDERS = ("", "-1", "-1.0")  # labels of a test file whose labels are not published
-SPLITS = {"train": ("train",), "dev": ("dev", "valid", "val", "validation"), "test": ("test",)}
+SPLITS = ("train", "dev", "test")
+SPLIT_NAMES = {"train": ("train",), "dev": ("dev", "valid", "val", "validation"), "test": ("test",)}
 """Split -> the names that a column `split` may have for it."""
 
 
@@ -157,7 +158,7 @@ def records_of_split(
     Raises `UserError` if there is a column `split`, and it names this split in no row, or none of the splits in one.
     """
     others: dict[str, None] = {}  # a set in order of appearance
-    known = [*chain.from_iterable(SPLITS.values())]
+    known = [*chain.from_iterable(SPLIT_NAMES.values())]
     is_empty = True
     for line, record in records:
         if is_of_split(record, names, split):
@@ -177,7 +178,7 @@ def is_of_split(record: Record, names: Sequence[str], split: str) -> bool:
     """Whether a row is of a split, as its column `split` says; without this column, and for "", every row is."""
     if not split or "split" not in names:
         return True
-    return str(record.get("split", "")).strip().lower() in SPLITS[split]
+    return str(record.get("split", "")).strip().lower() in SPLIT_NAMES[split]
 
 
 def read_texts_of_lines(path: Path) -> DataFile:

@@ -58,9 +58,9 @@ def original_rows(run: Run, task: str, split: str, data: Path | None = None) -> 
     The course's preprocessing lower-cases what a run records. `UserError` as of `manifests.recorded_file`.
     """
     path = manifests.recorded_file(run.folder, task, split, data)
-    kind = registry.TASKS[task]()
+    spec = registry.TASKS[task]()
     rows = []
-    for row in readers.open_as(path, kind.kind, split, classes=kind.class_count, clean=False).rows:
+    for row in readers.open_as(path, spec.kind, split, classes=spec.class_count, clean=False).rows:
         texts = tuple(" ".join(text.split()) for text in row.texts)
         rows.append(Row(row.id, texts, row.label))
     return rows
@@ -204,7 +204,7 @@ def pairs_with_nouns(run: Run, task: str, *, seed: int, data: Path | None = None
     rows = rows.at(np.sort(chosen))
     published = {row.id: row.texts for row in original_rows(run, task, "dev", data)}
     in_training: Counter[str] = Counter()
-    for name in run.tasks:
+    for name in run.tasks.keys() & registry.TASKS.keys():
         for row in original_rows(run, name, "train", data):
             for text in row.texts:
                 in_training.update(words(text))

@@ -341,9 +341,9 @@ def worst_errors(task: TaskScores, rows: PredictedRows, *, texts: bool) -> Table
         table["predicted"] = [task.classes[int(label)] for label in worst.predicted]
         table["p(gold)"] = numbers(-badness[order], 3)
     else:
-        table["gold"] = numbers(worst.gold, 1 if task.scale[1] - task.scale[0] > 1 else 2)
+        table["gold"] = numbers(worst.gold)
         table["predicted"] = numbers(worst.predicted)
-        table["off by"] = numbers(badness[order], 3)
+        table["off by"] = numbers(badness[order])
     table["id"] = worst.ids
     title = f"The {len(worst)} worst errors of {len(failures):,} failed rows in {len(rows):,}"
     return Table(title, pd.DataFrame(table))
@@ -403,7 +403,7 @@ def data_lines(run: Run) -> list[str]:
 
 def command(manifest: dict[str, Any]) -> str:
     """The command to type again: with the run's data folder, threads and processes, without `--resume`."""
-    words = [word for word in shlex.split(manifest["command"]) if word != "--resume"]
+    words = [word for word in shlex.split(manifest["command"]) if not word.startswith("--resume")]
     variables = dict(manifest.get("variables", {}))
     threads = manifest["environment"].get("threads")
     if threads:

@@ -140,7 +140,8 @@ REFUSED = [
     ({"input_ids": torch.tensor([[2, 4000, 3]])}, "input_ids reach from 2 to 4000; the encoder embeds 0 to 80"),
     ({"input_ids": torch.tensor([[2, -1, 3]])}, "input_ids reach from -1"),
     ({"input_ids": IDS, "token_type_ids": 2 * torch.ones_like(IDS)}, "token_type_ids reach from 2 to 2"),
-    ({"input_ids": torch.full((1, 65), 5)}, "a sentence of 65 tokens: the encoder has 64 positions"),
+    ({"input_ids": torch.full((1, 65), 5)}, "positions reach from 0 to 64; the encoder embeds 0 to 63"),
+    ({"input_ids": torch.zeros(0, 5)}, "a batch needs at least one sentence"),
 ]
 
 

@@ -3,6 +3,7 @@
 python -m pytest --import-mode=importlib tests/minbert/test_optimizer.py
 """
 
+import copy
 import math
 from typing import Any
 
@@ -66,6 +67,19 @@ def test_reference_numbers_of_the_course(fused: bool) -> None:
         optimizer.step()
     expected = torch.tensor([[0.55482787, 0.86665666, 0.07291982], [-0.44724506, -0.2951228, -0.2717272]])
     torch.testing.assert_close(model.weight.detach(), expected, atol=1e-6, rtol=1e-4)
+
+
+def test_copy_makes_the_same_updates() -> None:
+    gradients = quiet_gradients()
+    parameters = fresh()
+    optimizer = AdamW(parameters, lr=0.05, weight_decay=0.3)
+    drive(optimizer, parameters, gradients[:5])
+    copied = copy.deepcopy(optimizer)
+    others = copied.param_groups[0]["params"]
+    drive(optimizer, parameters, gradients[5:])
+    drive(copied, others, gradients[5:])
+    for parameter, other in zip(parameters, others, strict=True):
+        assert other is not parameter and torch.equal(other, parameter)
 
 
 @PATHS
@@ -147,10 +161,12 @@ def test_converges_on_a_quadratic(fused: bool) -> None:
     torch.testing.assert_close(x.detach(), target, atol=1e-3, rtol=0)
 
 
-@pytest.mark.parametrize("wrong", [{"lr": -1.0}, {"betas": (1.0, 0.9)}])
+@pytest.mark.parametrize("wrong", [{"lr": -1.0}, {"lr": math.nan}, {"betas": (1.0, 0.9)}])
 def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UserError, match="AdamW needs"):
         AdamW(fresh(), **wrong)
+    with pytest.raises(UserError, match="AdamW needs"):
+        AdamW([{"params": fresh(), **wrong}])
 
 
 def test_decay_groups_split_by_axes() -> None:

@@ -54,6 +54,8 @@ def test_encoder_keeps_length_and_normalisation(tiny: Path, tmp_path: Path) -> N
     saved = minbert.Encoder.load(run.folder)
     assert saved.pipeline.normalizes and saved.max_length == 20
     assert run.predict("questions", []).empty
+    pairs = pd.Series([("a cat", "the cat"), ("who", "a dog")], index=[7, 3])
+    assert run.predict("questions", pairs).index.tolist() == [7, 3]
 
 
 def test_frames_equal_files(tiny: Path, tmp_path: Path) -> None:
@@ -71,5 +73,9 @@ def test_frames_equal_files(tiny: Path, tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(run.predict("questions", [("a cat", "the cat"), ("who", "a dog")]), runs[1])
     with pytest.raises(minbert.UserError, match="add --resume"):
         tasks.train({"questions": {**keys, "train": file}}, tiny, run_dir=folder, **SMALL)
+    with pytest.raises(minbert.UserError, match="weights: an encoder is given as `encoder`"):
+        tasks.train("sst", weights="minilm")
+    with pytest.raises(minbert.UserError, match="'a/b' names another task, or has spaces or signs"):
+        tasks.train({"a/b": {**keys, "train": file}})
     with pytest.raises(minbert.UserError, match="kind: missing"):
         tasks.train({"questions": {"train": pd.read_csv(file)}}, tiny, run_dir=tmp_path / "new")

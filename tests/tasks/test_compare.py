@@ -94,7 +94,7 @@ SAME, OTHER = {"base": [1, 2, 3, 4], "other": [4, 3, 2, 1]}, {"base": [1, 2, 3],
 def test_intervals_over_seeds_are_scipys(seeds: dict[str, list[int]], pairs: int) -> None:
     """Paired where both groups have the same seeds, else Welch's, although one seed is shared."""
     frame = scores_of(seeds)
-    base, other = compare.summary(frame).to_dict("records")
+    base, other = compare.summary(frame, "base").to_dict("records")
     values = frame.pivot(index="seed", columns="group", values="value")
     test = stats.ttest_ind(values["other"].dropna(), values["base"].dropna(), equal_var=False)
     if pairs:
@@ -107,13 +107,13 @@ def test_intervals_over_seeds_are_scipys(seeds: dict[str, list[int]], pairs: int
 
 def test_one_seed_has_no_interval() -> None:
     for seeds in ([1], [2], [2, 3]):
-        _, other = compare.summary(scores_of({"a": [1], "b": seeds})).to_dict("records")
+        _, other = compare.summary(scores_of({"a": [1], "b": seeds}), "a").to_dict("records")
         assert np.isnan(other["low"])
 
 
 def test_group_without_seeds_pairs_with_all() -> None:
     frame = pd.concat([scores_of({"a": [1, 2, 3]}), scores_of({"b": [0]}).assign(seed=None)])
-    trained, single = compare.summary(frame).to_dict("records")
+    trained, single = compare.summary(frame, "a").to_dict("records")
     assert (trained["seeds"], single["seeds"], single["pairs"]) == (3, 1, 3) and np.isnan(single["deviation"])
     assert single["low"] < single["difference"] < single["high"]
 
@@ -123,7 +123,8 @@ def test_seeds_of_a_setting_are_grouped(multitask: MakeRun) -> None:
     for seed in (1, 2):
         run = read_run(multitask(f"r{seed}", seed=seed), f"arm/seed-{seed}")
         # each starts from the first stage of its seed
-        settings = run.manifest["settings"] | {"encoder": f"cbcl/seed-{seed}/encoder", "weights sha256": str(seed)}
+        start = {"encoder": f"cbcl/seed-{seed}/encoder", "weights sha256": str(seed), "data heads": str(seed)}
+        settings = run.manifest["settings"] | start
         runs.append(replace(run, manifest=run.manifest | {"settings": settings}))
     other = read_run(multitask("other", seed=1))
     runs.append(replace(other, manifest=other.manifest | {"settings": runs[0].manifest["settings"] | {"power": 0.9}}))
@@ -171,6 +172,17 @@ def test_command_compares_stages_it_can(
     assert "Differences to a" in printed and "c: of the other stage than a" in printed
     with pytest.raises(UserError, match="not a run folder"):
         compare.main([str(folder), str(folder / "dev")])
+
+
+def test_differences_are_to_the_first_run(contrastive: MakeRun) -> None:
+    runs = [read_run(contrastive(name)) for name in "abc"]
+    for number, run in enumerate(runs):
+        run.manifest["settings"]["lr"] = number
+    runs[0] = replace(runs[0], tasks={})  # trained without scored pairs
+    table = compare.compare(runs, resamples=20)[-1]
+    assert table.title == "Differences to a" and not len(table.rows)
+    with pytest.raises(UserError, match="no scores to compare"):
+        compare.compare(runs[:1], resamples=20)
 
 
 def test_means_over_other_tasks_differ(multitask: MakeRun) -> None:

@@ -230,6 +230,36 @@ def test_damaged_archive_is_named(make: Make, tmp_path: Path) -> None:
         make(**{**REVIEWS, "train": "r.csv.gz"})
 
 
+def test_labels_are_read_as_cells_are(make: Make, tmp_path: Path) -> None:
+    rows = [("a", True), ("b", False), ("c", True)]
+    write_json(tmp_path / "r.jsonl", [{"comment": text, "mood": label} for text, label in rows])
+    task = make(**{**REVIEWS, "train": "r.jsonl", "labels": [True, False]})
+    assert task.classes == ("true", "false")
+    assert [row.label for row in task.read(tmp_path / "r.jsonl").rows] == [0, 1, 0]
+
+
+def test_test_rows_may_have_placeholders(make: Make, tmp_path: Path) -> None:
+    write_table(tmp_path / "r.csv", ROWS)
+    write_table(tmp_path / "t.csv", [("a bird", "-1"), ("a cat", "happy")])
+    task = make(**REVIEWS, test="t.csv")
+    unknown, happy = task.read(tmp_path / "t.csv", "test").rows
+    assert np.isnan(unknown.label) and task.classes[int(happy.label)] == "happy"
+
+
+def test_text_may_begin_with_a_bracket(make: Make, tmp_path: Path) -> None:
+    write_table(tmp_path / "r.csv", ROWS)
+    path = tmp_path / "lines.txt"
+    path.write_text("[laughs] That was fun\n")
+    assert make(**REVIEWS).read_inputs(path).rows[0].texts == ("[laughs] That was fun",)
+
+
+def test_titles_are_different(make: Make, tmp_path: Path) -> None:
+    write_table(tmp_path / "r.csv", ROWS)
+    make(**REVIEWS, title="sentiment")
+    with pytest.raises(UserError, match="two tasks have the title 'sentiment'"):
+        registry.build(f"sst,{tmp_path / 'reviews.toml'}", "cross")
+
+
 @pytest.mark.parametrize("pairs", ["cross", "bi", "joint"])
 def test_losses_and_predictions_follow_formulas(pairs: str, make: Make, tmp_path: Path) -> None:
     write_table(tmp_path / "p.csv", PAIRS, "question1", "question2", "score")
