@@ -1,4 +1,4 @@
-"""Guards: the new task of docs/exercises.md works as its solution stands there.
+"""Guards: the new task and the new loss of docs/exercises.md work as their solutions stand there.
 
 python -m pytest --import-mode=importlib tests/tasks/test_exercises.py
 """
@@ -15,6 +15,7 @@ import torch
 from minbert.bert import BertModel
 from minbert.tokenizer import Tokenizer
 from tasks import predict, registry
+from tasks.contrastive import losses
 from tasks.model import MultitaskModel
 from tests.tasks.test_predict import finished_run
 
@@ -56,3 +57,13 @@ def test_new_head_predicts_users_sentences(
     assert header == ["id", "is_positive", "probability", "sentence"]
     classes = predict.load(run).predict(reviews.name, ["The cat sat.", "A sad dog!"])
     assert [float(row[1]) for row in rows] == classes.tolist()
+
+
+def test_new_loss_passes_its_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    (solution,) = re.findall(r"```python\n(def align_uniform.*?)```", text, re.DOTALL)
+    (check,) = re.findall(r"<<'END'\n(import torch\n.*?)END", text, re.DOTALL)
+    names = dict(losses.__dict__)
+    exec(solution, names)
+    monkeypatch.setattr(losses, "align_uniform", names["align_uniform"], raising=False)
+    exec(check, {})
