@@ -125,15 +125,22 @@ def grouped(
     `kernel` takes queries [n, H, Q, d], keys and values [n, H, L, d] and returns [n, H, Q, d]. The fewest calls are
     needed if the sentences are sorted by length.
     """
-    sizes = [n * length for n, length in ragged.groups]
-    one_query = len(query) == len(ragged)
-    query_sizes = [n for n, _ in ragged.groups] if one_query else sizes
-    parts = zip(ragged.groups, query.split(query_sizes), key.split(sizes), value.split(sizes), strict=True)
+    sizes = rows_of_groups(key, ragged)
+    queries = query.split(rows_of_groups(query, ragged))
+    parts = zip(ragged.groups, queries, key.split(sizes), value.split(sizes), strict=True)
     outputs = []
     for (n, _), q, k, v in parts:
         out = kernel(_by_sentence(q, n), _by_sentence(k, n), _by_sentence(v, n))  # [n, H, Q, d]
         outputs.append(out.transpose(1, 2).flatten(0, 1))  # [n * Q, H, d]
     return torch.cat(outputs)
+
+
+def rows_of_groups(x: Tensor, ragged: Ragged) -> list[int]:
+    """How many rows of `x`, which has one for each token or one for each sentence, belong to each group."""
+    # where every sentence has one token, both are the same
+    if len(x) == len(ragged):
+        return [n for n, _ in ragged.groups]
+    return [n * length for n, length in ragged.groups]
 
 
 def _by_sentence(x: Tensor, n: int) -> Tensor:
