@@ -60,7 +60,7 @@ class LossSettings:
 
 @dataclass(frozen=True)
 class TripletSettings(DataSettings):
-    """How many triplets there are."""
+    """Which triplets the pairs of a premise make."""
 
     per_premise: Literal["first", "zip", "cross"] = flag(
         "first",
@@ -124,8 +124,8 @@ class TripletTrainStep(ContrastiveTrainStep):
         anchor, positive, *hard_negatives = vectors.chunk(len(self.columns))
         negative = hard_negatives[0] if hard_negatives else None
         if self.loss_settings.objective == "nt-xent":
-            loss = losses.nt_xent(anchor, positive, negative, self.loss_settings.temperature)
-            return {"loss": loss, "accuracy": losses.nearest_positive(anchor, positive, negative)}
+            logits = losses.candidate_logits(anchor, positive, negative, self.loss_settings.temperature)
+            return losses.loss_and_accuracy(logits)
         assert negative is not None, "find_data has refused rows without a hard negative"
         margin = self.loss_settings.loss_margin
         if self.loss_settings.objective == "triplet":
@@ -187,12 +187,12 @@ def train(run: OpenRun[PretrainSettings]) -> None:
 
     # score them with the starting encoder, sort them into easy, semi-hard and hard, pace them over the epochs
     rows = plan.random_subset(len(data.train), options.data.limit, training.seed)
-    # a random order, and that of the file, need neither
+    # only an order by difficulty needs one of these
     scores = None
     task_losses = None
     if options.curriculum.by_difficulty:
         if options.curriculum.difficulty == "task":
-            task_losses = difficulty.similarity_losses(difficulty_run, data.train, rows)
+            task_losses = difficulty.similarity_losses(difficulty_run, data.train, rows, run.device)
         else:
             scorer = Encoder(initial.model, initial.tokenizer, initial.pooler, precision=run.precision)
             scores = scoring.similarities(scorer, data.train, initial.sha256, rows)

@@ -278,9 +278,12 @@ def _seed(run: Run) -> Any:
 
 def _settings(run: Run) -> dict[str, Any]:
     """The settings and data hashes that a run is identified by, without the seed and the hashes of its start."""
+    recorded = run.manifest["settings"]
     settings = {}
-    for name, value in run.manifest["settings"].items():
+    for name, value in recorded.items():
         of_start = name.endswith("sha256") or name in ("data heads", "data sentence encoder")
+        # the default weights are not what a run starts from that has an encoder
+        of_start |= name == "weights" and bool(recorded.get("encoder") or recorded.get("from_run"))
         if name != "seed" and not name.startswith("config ") and not of_start:
             settings[name] = value
     return settings
@@ -304,7 +307,7 @@ def score_table(groups: Mapping[str, Sequence[Run]], summary: pd.DataFrame) -> T
     """A row for each group: its seeds, and the mean of each metric."""
     rows = []
     for group, runs in groups.items():
-        row = {"run": group, "seeds": ", ".join(str(_seed(run)) for run in runs)}
+        row = {"run": group, "seed": ", ".join(str(_seed(run)) for run in runs)}
         for metric in summary["metric"].unique():
             cell = summary[(summary["group"] == group) & (summary["metric"] == metric)]
             row[metric] = mean_text(cell.iloc[0]) if len(cell) else MISSING
@@ -355,18 +358,18 @@ def difference_table(groups: Mapping[str, Sequence[Run]], summary: pd.DataFrame,
             compared_metrics = compared_metrics[compared_metrics["metric"] != DEV_NORM]
         for _, row in compared_metrics.iterrows():
             difference = over_rows.get(row["metric"])
-            seeds = MISSING
+            pairing = MISSING
             if row["pairs"] > 1:
-                seeds = "paired"
+                pairing = "paired"
             elif not np.isnan(row["low"]):
-                seeds = "unpaired"
+                pairing = "unpaired"
             rows.append(
                 {
                     "run": group,
                     "metric": row["metric"],
                     "difference": number(row["difference"], 4, sign=True),
                     "95%, over seeds": between(row.to_frame().T, 4, sign=True)[0],
-                    "seeds": seeds,
+                    "pairing": pairing,
                     "95%, over rows": MISSING,
                     "rows": MISSING,
                 }

@@ -158,7 +158,10 @@ def main(arguments: list[str] | None = None) -> None:
     check_alike(options.runs)
 
     # predict and average
-    members = [load(run, name, options.data) for run, name in zip(options.runs, names, strict=True)]
+    members = []
+    for run, name in zip(options.runs, names, strict=True):
+        cli.say(f"predicting with {name}")
+        members.append(load(run, name, options.data))
     ensemble = average(members)
     content = scores(ensemble)
     content["members"] = {member.name: scores(member) for member in members}

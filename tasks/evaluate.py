@@ -155,7 +155,7 @@ def tables(scores: Mapping[str, Any], rows: str = "dev rows") -> str:
     """Each task's score and table of classes as terminal output."""
     texts = []
     for task in scores.values():
-        score = metrics.format_score(task["score"], 3)
+        score = metrics.format_score(task["score"])
         title = f"{task['title']}: {task['metric']} {score} on {task['rows']:,} {rows}"
         texts.append(class_table(title, task["per_class"]).terminal())
     return "\n\n".join(texts)

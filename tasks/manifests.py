@@ -99,6 +99,8 @@ def manifest_behind(folder: Path) -> tuple[Path, dict[str, Any]] | None:
 
 def describe_run(folder: Path) -> str:
     """The preset of the run that an encoder's folder comes from, for display; empty without such a run."""
+    if not folder.is_dir():  # a name, such as minilm
+        return ""
     behind = manifest_behind(folder)
     return f"a run with --preset {behind[1]['preset']}" if behind and "preset" in behind[1] else ""
 

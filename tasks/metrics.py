@@ -11,7 +11,7 @@ CORRELATIONS = ("Pearson's r", "Spearman's rho")
 """The metrics in [-1, 1]."""
 DEV_NORM = "dev norm"
 DESCRIPTIONS = {
-    "dev_norm": ("dev norm", "mean of the task scores"),
+    "dev_norm": ("dev norm", "mean of accuracies and (r + 1) / 2"),
     "sts_dev_spearman": ("STS dev", "Spearman's rho"),
     "alignment": ("alignment", "mean squared distance (lower is better)"),
     "uniformity": ("uniformity", "log mean Gaussian potential (lower is better)"),
@@ -113,6 +113,6 @@ def dev_norm(scores: Iterable[tuple[str, S | None]]) -> S:
     return mean
 
 
-def format_score(score: float | None, digits: int = 4) -> str:
+def format_score(score: float | None) -> str:
     """A score for the terminal."""
-    return "undefined" if score is None else f"{score:.{digits}f}"
+    return "undefined" if score is None else f"{score:.4f}"

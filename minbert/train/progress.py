@@ -168,4 +168,4 @@ def _can_redraw(stream: TextIO) -> bool:
 
 
 def _format(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.3f}"
+    return "undefined" if value is None else f"{value:.4f}"

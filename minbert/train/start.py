@@ -116,7 +116,7 @@ def load_initial_encoder(
         if saved and saved != pooler:
             reason += f"; {source} names {saved}"
     named = f"{flag}, {origin}" if origin else flag
-    distributed.say(f"starting from {source} ({named}); a sentence's vector is its {pooler} ({reason}; --pooler)")
+    distributed.say(f"starting from {source} ({named}); pooler {pooler} ({reason}; --pooler)")
     length = resolve_max_length(settings.max_length, model.config)
     return InitialEncoder(model.to(device), tokenizer, pooler, length, folder, BertConfig.read(folder))
 

@@ -3,7 +3,7 @@
 Method 1 replaces each noun, adjective, verb and adverb with probability p; the paper says "each word", but closed-class
 words have no synonyms. Method 2 does the same for nouns and adjectives only. Both choose once per row. Method 3, the
 paper's best, chooses at every step: with probability p a batch is augmented, and then ONE adjective of each sentence is
-replaced, alternately the first or the last one that has a synonym.
+replaced: of those that have a synonym the first one in even steps, the last one in odd steps.
 
 Letter case is kept. The rest of the text is unchanged ("a" before the word too), and so are labels and row ids. Every
 replacement is a pure function of (seed, row or step).

@@ -270,8 +270,8 @@ def _replacements(lemma: str, synset: Any) -> list[str]:
 def inflected(lemma: str, tag: str) -> str | None:
     """The inflected form of a lemma for a Penn tag, or None if the dictionary does not have it.
 
-    In a lemma of several words the last word (nouns) or the first (verbs) is inflected. None for adjectives of several
-    words and for plurals of lemmas with a preposition.
+    In a lemma of several words the last word (nouns) or the first (verbs) is inflected. None for compared adjectives
+    of several words and for plurals of lemmas with a preposition.
     """
     if tag in _BASE:
         return lemma

@@ -1,1 +1,1 @@
-"""Stage one: curriculum-based contrastive pre-training on NLI triplets."""
+"""Stage one: CBCL and SelfCCL on triplets, ConSERT, SimCSE and EdaCSE on texts, classification of NLI pairs."""

@@ -15,7 +15,7 @@ import pandas as pd
 from minbert import weights
 from minbert.encoder import Encoder
 from minbert.errors import UserError, format_count
-from minbert.files import require_file
+from minbert.files import expand_user, require_file
 from minbert.pooling import NAMES as POOLERS
 from minbert.train import cli
 from tasks import readers
@@ -37,6 +37,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     show.add_argument("--triplets", required=True, help="labelled pairs (all their triplets are made), or triplets")
     show.add_argument("--weights", default="bert-base-uncased", help=f"minilm, a folder, or a hub name {usual}")
     show.add_argument("--pooler", choices=POOLERS, metavar="NAME", help="default: as the folder says, else pooler")
+    show.add_argument("--max-length", type=int, default=32, metavar="N", help=f"longest sentence in tokens {usual}")
     show.add_argument("--margin", type=float, default=0.2, help=f"of easy triplets {usual}")
     show.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="auto", help="number format")
     return parser.parse_args(arguments)
@@ -48,7 +49,7 @@ def triplets_of(path: Path, premise: str) -> Texts:
     Raises `UserError` if there are none, or if the file has no hard negatives.
     """
     kind = readers.kind_of(require_file(path), ("triplet", "nli"))
-    content = readers.open_as(path, kind)
+    content = readers.open_as(path, kind, "train")
     if kind == "nli":
         merged = triplets.from_pairs([content.rows], "cross")
     elif content.num_texts == 3:
@@ -76,12 +77,14 @@ def table(texts: Texts, scores: Similarities, margin: float) -> Table:
 def main() -> None:
     """The command line of this module."""
     arguments = parse(sys.argv[1:])
-    texts = triplets_of(Path(arguments.triplets), arguments.premise)
+    texts = triplets_of(expand_user(arguments.triplets), arguments.premise)
     folder = weights.resolve(arguments.weights, "--weights")
     pooler = arguments.pooler or weights.saved_pooler(folder) or "pooler"  # as training does
-    encoder = Encoder.load(folder, pooler=pooler, precision=arguments.precision)
+    encoder = Encoder.load(folder, pooler=pooler, precision=arguments.precision, max_length=arguments.max_length)
     distinct_texts, index = scoring.distinct(chain.from_iterable(texts))
-    similarities = scoring.cosines(encoder.encode(distinct_texts), index)
+    # without the folder's prompt and the layers over the pooled vector, as training does
+    rows, _ = encoder.rows(distinct_texts, "")
+    similarities = scoring.cosines(encoder.encode_ids(rows), index)
     print(table(texts, similarities, arguments.margin).terminal())
     print(f"cosines by {arguments.weights}, {encoder.pooler} pooling, {encoder.precision}, dropout off")
 

@@ -271,7 +271,7 @@ def train(run: OpenRun[ConsertSettings]) -> None:
     else:
         rows_read = corpora.read_texts(options.data, options.files.data, training.seed, initial)
         data = with_dev_pairs(rows_read, options, initial, noun="texts", unlabelled=True)
-        rows = plan.random_subset(len(data.train), 0, training.seed)  # --limit has been applied to the texts
+        rows = np.arange(len(data.train))  # --limit has been applied to the texts
     texts = sentence_numbers(data.train) if training.unique_batches else None
     steps = shuffled_plan(rows, training, texts)
 

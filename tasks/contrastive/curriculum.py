@@ -60,14 +60,14 @@ class CurriculumSettings:
 
 @dataclass(frozen=True)
 class Similarities:
-    """cos(anchor, positive) and cos(anchor, hard negative) of each triplet: float32 [N] each."""
+    """cos(anchor, positive) and cos(anchor, hard negative) of each scored triplet: float32 [n] each."""
 
     positive: np.ndarray
     negative: np.ndarray
 
     @property
     def gap(self) -> np.ndarray:
-        """positive - negative: float64 [N]."""
+        """positive - negative: float64 [n]."""
         return self.positive.astype(np.float64) - self.negative.astype(np.float64)
 
 
@@ -118,16 +118,16 @@ def plan(
 ) -> Plan:
     """The steps over the eligible prefix of `order`, which is at least one batch.
 
-    Steps. Epoch t takes ceil(n_t / batch_size) steps, n_t = eligible(t), so it trains on n_t rows;
-    with `equal_steps` every epoch takes the ceil(N / batch_size) steps, and each step the batch size, of a run without
-    a curriculum. Pacing per step makes as many steps, of the same sizes, as pacing per epoch.
+    Steps. Epoch t trains on the first n_t = max(eligible(t), one batch) rows, once each; with `equal_steps` it takes
+    the steps and batch sizes of a run without a curriculum. Pacing per step makes as many steps, of the same sizes, as
+    pacing per epoch.
 
     Prefix. Pacing by `epoch`: n_t (CBCL, equation 2). By `step`: step s of all S may draw on floor((s/S)^power * N)
     (SelfCCL, section 4.3.2, where T counts steps). Exponent 0 makes everything eligible from the start.
 
     Batches, a function of (seed, epoch) alone: `_shuffled_batches` or `_sorted_batches`. With pacing by step, a row
     near the end of the order may never be drawn. With `texts`, [rows of the file, k], the rows of an epoch are
-    exchanged between its batches by `unique_batches`.
+    exchanged between its batches by `separate_repeats`.
     """
     size = len(order)
     least = min(batch_size, size)
@@ -150,7 +150,7 @@ def plan(
         bounds = limits(epoch)
 
         def shuffle(number: int) -> np.ndarray:
-            """Pass `number` over the largest prefix of the epoch; the first has the order of a run without pacing."""
+            """The positions below the epoch's largest prefix, shuffled for a pass; 0 is not in the key."""
             counter = [number] if number else []
             return shuffled(bounds[-1], seed, "nli", epoch, *counter)
 

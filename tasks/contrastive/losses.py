@@ -36,12 +36,6 @@ def nt_xent(anchor: Tensor, positive: Tensor, hard_negative: Tensor | None, temp
     return nt_xent_from_logits(candidate_logits(anchor, positive, hard_negative, temperature))
 
 
-@torch.no_grad()
-def nearest_positive(anchor: Tensor, positive: Tensor, hard_negative: Tensor | None) -> Tensor:
-    """The share of rows whose positive is nearer, by cosine, than every other candidate; a tie is a miss."""
-    return _nearest_share(candidate_logits(anchor, positive, hard_negative, 1.0))
-
-
 def nt_xent_from_logits(logits: Tensor) -> Tensor:
     """`nt_xent` from its logits [B, C], as `candidate_logits` gives them."""
     return F.cross_entropy(logits, torch.arange(len(logits), device=logits.device))

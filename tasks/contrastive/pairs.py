@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from minbert.files import data_folder, data_path, expand_user, require_file
+from minbert.files import data_folder, data_path, distinct_names, expand_user, require_file
 from minbert.token_cache import Issue, ReaderReport, Row
 from minbert.train import distributed
 from minbert.train.settings import flag
@@ -78,17 +78,17 @@ def read_pairs(pairs: list[Path], phrases: list[Path], data: str, encoder: Initi
     # ids and reasons name the file if there are several
     prefixes = [""]
     if len(paths) > 1:
-        prefixes = [f"{path.name}:" for path in paths]
+        prefixes = [f"{name}:" for name in distinct_names(paths)]
 
     # lazy, as a cache hit reads nothing
     def rows() -> Iterator[Row | Issue | ReaderReport]:
         files = [open_as(path, "nli", "train") for path in pairs]
-        opened = [data.rows_and_issues() for data in files]
+        opened = [file.rows_and_issues() for file in files]
         for path in phrases:
             texts = open_as(path, "single", "train", classes=len(POLARITIES))
             files.append(texts)
             opened.append(list(_as_pairs(texts.rows_and_issues(), evaluated)))
-        yield {"other_splits": sum(data.other_splits for data in files)}
+        yield {"other_splits": sum(file.other_splits for file in files)}
         for file_rows, prefix in zip(opened, prefixes, strict=True):
             for row in file_rows:
                 if isinstance(row, Issue):

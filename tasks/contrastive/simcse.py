@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 from torch import Tensor
 
 from minbert.errors import UserError
@@ -105,12 +106,11 @@ class SimcseTrainStep(ContrastiveTrainStep):
         temperature = self.loss_settings.temperature
         # two passes of a text in one batch have dropout masks of their own
         first, second, *punctuated = vectors.chunk(len(self.columns))
-        loss = losses.nt_xent(first, second, None, temperature)
-        metrics = {"loss": loss, "accuracy": losses.nearest_positive(first, second, None)}
+        metrics = losses.loss_and_accuracy(losses.candidate_logits(first, second, None, temperature))
         if punctuated:
             marked = losses.nt_xent(first, punctuated[0], None, temperature)
             metrics["punctuation_loss"] = marked
-            metrics["loss"] = loss + self.loss_settings.eda_weight * marked
+            metrics["loss"] = metrics["loss"] + self.loss_settings.eda_weight * marked
         return metrics
 
 
@@ -135,7 +135,7 @@ def train(run: OpenRun[SimcseSettings]) -> None:
     initial = start.load_initial_encoder(options.encoder, run.device)
     rows_read = corpora.read_texts(options.data, options.files.data, training.seed, initial)
     data = with_dev_pairs(rows_read, options, initial, noun="texts", unlabelled=True)
-    rows = plan.random_subset(len(data.train), 0, training.seed)  # --limit has been applied to the texts
+    rows = np.arange(len(data.train))  # --limit has been applied to the texts
     texts = sentence_numbers(data.train) if training.unique_batches else None
     steps = shuffled_plan(rows, training, texts)
 

@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 
 from minbert.errors import UserError
+from minbert.files import distinct_names
 from minbert.token_cache import Issue, ReaderReport, Row
 from minbert.tokenizer import Tokenizer
 from tasks import readers
@@ -78,7 +79,7 @@ def read(files: TripletFiles, per_premise: str, tokenizer: Tokenizer, length: in
     """The triplets of files of triplets or of labelled pairs, cached; `length` is the longest sentence in tokens."""
     names = []
     if len(files.paths) > 1:
-        names = [path.name for path in files.paths]
+        names = distinct_names(files.paths)
     rule = per_premise if files.kind == "nli" else ""
 
     # lazy, as a cache hit reads nothing

@@ -156,10 +156,10 @@ def gold_file(path: Path) -> Path:
 def read_sts_input(path: Path, *, labelled: bool = True) -> DataFile:
     """Pairs with a tab between them, each with the score in the same line of the gold file.
 
-    Pairs without a score are skipped, if scores are read. Raises `UserError` if the files have different numbers of
-    lines, or if a line has not two texts.
+    Pairs without a score are skipped, if scores are read. Raises `UserError` if one is missing, if they have different
+    numbers of lines, or if a line has not two texts.
     """
-    gold = gold_file(path)
+    gold = require_file(gold_file(path))
     data = DataFile(path, 2)
     for line, (pair, score) in enumerate(zip_longest(read_lines(path), read_lines(gold)), 1):
         if not (pair and pair.strip()) and not (score and score.strip()):

@@ -85,15 +85,18 @@ def loss_curves(run: Run) -> list[Curve]:
         title = "training loss"
         unit = "mean loss"
         level = None
+        values = points(run.train, f"{name}/loss")
         # where a guess has a known loss, the loss is a cross entropy
         if chance is not None:
-            unit = "mean loss (nats)"
-            level = (chance, f"chance: {chance:.2f}")
+            unit = f"mean loss (nats; a guess has {chance:.2f})"
+            # a line far above the losses would flatten their curve
+            if values and chance < 2 * max(loss for _, loss in values):
+                level = (chance, f"a guess: {chance:.2f}")
         if run.multitask:
             task = run.tasks[name]
             title = f"{task.title}: training loss"
             unit = "mean loss (nats)" if task.classes else "mean loss (points²)"
-        curves.append(Curve(title, unit, points(run.train, f"{name}/loss"), _colour(run, name), level))
+        curves.append(Curve(title, unit, values, _colour(run, name), level))
     return curves
 
 
@@ -216,7 +219,7 @@ def gaps(positive: np.ndarray, negative: np.ndarray, margin: float) -> bytes:
         width = margin / max(1, round(margin / width))
     edges = np.arange(np.floor(gap.min() / width), np.ceil(gap.max() / width) + 1.5) * width
     with page_svg(340, 262) as (axes, svg):
-        for group in reversed(range(len(GROUPS))):
+        for group in range(len(GROUPS)):
             name = GROUPS[group]
             part = gap[groups == group]
             label = f"{name}: {len(part):,} ({len(part) / len(gap):.0%})"
@@ -228,7 +231,7 @@ def gaps(positive: np.ndarray, negative: np.ndarray, margin: float) -> bytes:
         axes.set(xlabel="cos(anchor, positive) − cos(anchor, hard negative)")
         axes.set_title("triplets")
         charts.thousands(axes.yaxis)
-        charts.legend(axes, 3)
+        charts.legend(axes, 3, handlelength=0.8, handletextpad=0.4)
     return svg.getvalue()
 
 
@@ -250,8 +253,8 @@ def task_figure(task: TaskScores, rows: PredictedRows) -> Figure:
 def _correlations(task: TaskScores, rows: PredictedRows) -> str:
     """Correlations, and for points also errors, in words."""
     parts = [
-        f"Pearson's r {metrics.format_score(metrics.pearson(rows.predicted, rows.gold), 3)}",
-        f"Spearman's rho {metrics.format_score(metrics.spearman(rows.predicted, rows.gold), 3)}",
+        f"Pearson's r {metrics.format_score(metrics.pearson(rows.predicted, rows.gold))}",
+        f"Spearman's rho {metrics.format_score(metrics.spearman(rows.predicted, rows.gold))}",
     ]
     if not task.cosines:
         distances = np.abs(rows.predicted - rows.gold)
@@ -272,7 +275,7 @@ def confusion(counts: np.ndarray, classes: Sequence[str]) -> bytes:
     names = []
     for name in classes:
         # a long name of several words is broken before its last
-        names.append(" \n".join(name.rsplit(" ", 1)) if len(name) > 8 else name)
+        names.append("\n".join(name.rsplit(" ", 1)) if len(name) > 8 else name)
     many = size > _MOST_NUMBERS
     width = 350
     height = 320 if size > 2 else 220

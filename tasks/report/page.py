@@ -67,7 +67,7 @@ def build(run: Run, *, texts: bool = True, resamples: int = RESAMPLES) -> str:
         lead="Multitask fine-tuning." if run.multitask else "Contrastive pre-training.",
         cards=score_cards(run.tasks, run.dev_norm, resamples),
         resamples=f"{resamples:,}",
-        by_dev_pairs=run.manifest["selection"]["by_dev_pairs"],
+        by_dev_pairs=run.manifest["selection"]["by_dev_pairs"] and len(run.evaluations) > 1,
         first_weights=first_weights(run.folder, run.manifest),
         tables=[change_table(run)],
         facts=facts(run),
@@ -151,7 +151,7 @@ def _score(value: float | None) -> str:
 
 
 def _interval_note(interval: Interval | None) -> list[str]:
-    return [] if interval is None else [f"95% interval {interval.text()}"]
+    return [] if interval is None else [f"95% interval {interval.text(4)}"]
 
 
 def single_points(run: Run) -> Table:
@@ -203,7 +203,7 @@ def facts(run: Run) -> list[tuple[str, str]]:
     processes = _processes(manifest)
     parameters = manifest.get("parameters")
     loss = run.scores.get("last_epoch_loss")
-    started = sessions[0]["started"].replace("T", " ")[:16]
+    started = sessions[0]["started"].replace("T", " ")[:16] + " UTC"
     if len(sessions) > 1:
         started += f", resumed {len(sessions) - 1} ×"
     rows = [
@@ -217,6 +217,9 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("preset", manifest.get("preset", "")),
     ]
     for name in _SETTINGS:
+        # the default weights are not what a run starts from that has an encoder
+        if name == "weights" and (run.settings.get("encoder") or run.settings.get("from_run")):
+            continue
         rows.append((name.replace("_", " "), str(run.settings.get(name) or "")))
     entries = manifests.data_entries(manifest)
     if not run.multitask:
@@ -246,6 +249,8 @@ def _kept(run: Run) -> str:
     if step == 0:
         return f"the encoder from before training: no evaluation was better by {selection['metric']}"
     rule = "the last" if selection["keep"] == "last" else f"the best by {selection['metric']}"
+    if len(run.evaluations) == 1 and step == run.scores["last_step"]:
+        rule = "the last"
     share = run.settings.get("average") or 0
     if share and step == run.manifest["plan"]["steps"]:
         return f"the mean of the weights over the last {share:.0%} of {step:,} steps, {rule}"
@@ -335,7 +340,7 @@ def worst_errors(task: TaskScores, rows: PredictedRows, *, texts: bool) -> Table
     worst = failures.at(order)
     table: dict[str, list[str]] = {}
     if texts:
-        table["text"] = [" / ".join(text) for text in worst.texts]
+        table["text"] = ["\n".join(text) for text in worst.texts]
     if task.classes:
         table["gold"] = [task.classes[int(label)] for label in worst.gold]
         table["predicted"] = [task.classes[int(label)] for label in worst.predicted]
@@ -361,7 +366,7 @@ def data_table(run: Run) -> Table:
             "read": entry.get("read", counts.get("read")),
             "kept": manifests.kept_rows(entry),
             "labelled": entry.get("labelled"),
-            "skipped": counts.get("skipped", len(entry.get("skipped", []))),
+            "skipped": max(counts.get("skipped", 0), len(entry.get("skipped", []))),
             "noted": len(entry.get("noted", [])),
         }
         row = {"set": name}

@@ -155,11 +155,11 @@ def test_every_difference_is_that_of_means(multitask: MakeRun) -> None:
     scores, each, _, table = compare.compare(runs, resamples=20)
     assert each.rows["run"].tolist() == [run.name for run in runs]
     cells = scores.rows.set_index("run")
-    assert cells["seeds"].to_dict() == {"a": "1, 2", "b": "2, 3"}
+    assert cells["seed"].to_dict() == {"a": "1, 2", "b": "2, 3"}
     for row in table.rows.to_dict("records"):
         means = [float(cells[row["metric"]][group].split(" ± ")[0]) for group in ("a", "b")]
         assert float(row["difference"].replace("−", "-")) == pytest.approx(means[1] - means[0], abs=1.1e-4)
-        assert row["seeds"] == "unpaired" and row["95%, over seeds"] != "–" != row["95%, over rows"]
+        assert row["pairing"] == "unpaired" and row["95%, over seeds"] != "–" != row["95%, over rows"]
     assert len(table.rows) == 4 and any("39, 59 dev rows, of which 39 are in common" in note for note in table.notes)
 
 

@@ -190,7 +190,7 @@ def test_rows_hold_means_since_last(toy: Any, run: RunFolder, capsys: pytest.Cap
     for line, row in zip(lines, rows, strict=True):
         assert row["toy/loss"] == pytest.approx(np.mean(losses[start : row["step"]]))
         assert row["epoch"] == (row["step"] - 1) // STEPS + 1
-        assert f"step {row['step']}/12" in line and f"loss {row['toy/loss']:.3f}" in line
+        assert f"step {row['step']}/12" in line and f"loss {row['toy/loss']:.4f}" in line
         start = row["step"]
 
 
