@@ -155,12 +155,12 @@ def _interval_note(interval: Interval | None) -> list[str]:
 
 
 def single_points(run: Run) -> Table:
-    """The curves of a single point, which are no figures: a loss of a short run, or a score that was measured once."""
+    """The losses of a short run that were logged once, which are no curves."""
     rows = []
-    for curve in [*figures.loss_curves(run), *figures.evaluation_curves(run)]:
+    for curve in figures.loss_curves(run):
         if len(curve.points) == 1:
             step, value = curve.points[0]
-            rows.append({"curve": curve.title, "unit": curve.unit, "value": number(value, 4), "step": f"{step:,}"})
+            rows.append({"loss": curve.title, "unit": curve.unit, "value": number(value, 4), "step": f"{step:,}"})
     return Table("Measured at one step", pd.DataFrame(rows), left=2)
 
 
