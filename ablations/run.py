@@ -13,6 +13,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -224,12 +225,24 @@ def list_studies() -> None:
     for name in study_names():
         for model in ["", *read_toml(study_path(name)).get("models", {})]:
             study = read_study(name, model)
-            say(f"    --model {model}:" if model else f"{name}: {study.question}")
+            say(f"    --model {model}" if model else f"\n{name}: {study.question}")
             departures = study.describe_departures()
-            differs = f"differs from the paper in {departures}" if departures else "the paper's settings"
-            for text in (study.paper.table, differs, study.limits, study.takes):
+            lines = {
+                "paper": study.paper.table,
+                "differs (in brackets the paper's)": departures or "nothing",
+                "limits": study.limits,
+                "takes": study.takes,
+            }
+            indent = " " * (8 if model else 4)
+            for title, text in lines.items():
                 if text:
-                    say(f"    {'    ' if model else ''}{text}")
+                    text = f"{title}: {text}"
+                    hanging = f"{indent}  "
+                    say(
+                        textwrap.fill(
+                            text, 110, initial_indent=indent, subsequent_indent=hanging, break_on_hyphens=False
+                        )
+                    )
 
 
 if __name__ == "__main__":

@@ -6,9 +6,11 @@ override both. Preset and file are TOML tables whose keys are the names of flags
 """
 
 import argparse
+import copy
 import dataclasses
 import math
 import shlex
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -321,7 +323,16 @@ class _Parser(HfArgumentParser):
 
 
 class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
-    """Shows the default of every flag that has one."""
+    """Shows each flag once, with hyphens, and the default of every flag that has one."""
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        shown = copy.copy(action)
+        shown.option_strings = [option for option in action.option_strings if "_" not in option]
+        return super()._format_action_invocation(shown)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        # names, such as round-robin, stay whole
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         described = "(default" in (action.help or "")
