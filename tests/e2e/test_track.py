@@ -46,12 +46,15 @@ def test_resumed_record_has_numbers_once(tmp_path: Path) -> None:
 def test_wandb_resumes_under_same_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tensorboard")
     starts: list[dict[str, Any]] = []
+    ends: list[int] = []
     stub = SimpleNamespace(login=lambda **_: False, Settings=dict, init=lambda **options: starts.append(options))
+    stub.finish = lambda: ends.append(len(starts))
     monkeypatch.setitem(sys.modules, "wandb", stub)
     for name in ("WANDB_MODE", "WANDB_PROJECT"):
         monkeypatch.delenv(name, raising=False)
     for folder, step in (("run", 0), ("run", 2), ("other", 0)):
-        track.Tracker(tmp_path / folder, MANIFEST, step, "wandb")
+        track.Tracker(tmp_path / folder, MANIFEST, step, "wandb").close()
+    assert ends == [1, 2, 3], "each ends before the next one starts"
     first, resumed, other = starts
     assert first == resumed and first["id"] != other["id"]
     assert (first["resume"], first["mode"], first["sync_tensorboard"]) == ("allow", "offline", True)

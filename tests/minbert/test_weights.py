@@ -3,6 +3,7 @@
 python -m pytest --import-mode=importlib tests/minbert/test_weights.py
 """
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -71,6 +72,23 @@ def test_missing_path_is_no_hub_name(name: str) -> None:
         weights.resolve(name, "--like")
     with pytest.raises(UserError, match=f"^{name}: no such folder"):
         Encoder.load(name)
+
+
+def test_relative_path_is_one_of_the_current_folder(
+    tiny_copy: Copy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors = []
+    for name in ("a", "b"):
+        folder = tiny_copy(name=f"{name}/model")
+        tensors = load_file(folder / "model.safetensors")
+        if name == "b":
+            tensors["embeddings.LayerNorm.bias"] += 1
+        save_file(tensors, folder / "model.safetensors")
+        for file in folder.iterdir():
+            os.utime(file, ns=(0, 0))  # as of files that were unpacked
+        monkeypatch.chdir(folder.parent)
+        vectors.append(Encoder.load("model").encode("the cat"))
+    assert not np.allclose(*vectors)
 
 
 TEXTS = ["the cat sat on a mat!", "what?", "a dog runs under the tree, very happy"]

@@ -4,10 +4,14 @@ python -m pytest --import-mode=importlib tests/minbert/train/test_cli.py
 """
 
 import errno
+import os
+import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -52,6 +56,25 @@ ERRORS = [
     (OSError(errno.EACCES, "Permission denied", "runs/x"), "error: runs/x: Permission denied\n"),
     (OSError(errno.ENOSPC, "No space left on device"), "error: a file of this run: No space left on device\n"),
 ]
+
+
+def test_other_threads_keep_signals_as_they_are() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    def train() -> signal.Handlers | Any:
+        with cli.catch_signals():
+            return signal.getsignal(signal.SIGTERM)
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(train).result() == before
+    assert train() != before
+
+
+def test_output_of_any_encoding() -> None:
+    code = "from minbert.train import cli; cli.run(lambda: cli.say('1\\u20132'))"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "1\\u20132\n"), done.stderr
 
 
 @pytest.mark.parametrize(("error", "sentence"), ERRORS)

@@ -87,6 +87,9 @@ def test_flags_override_file_and_preset(presets: Path, tmp_path: Path) -> None:
     slower = parse_words(presets, "--preset", "slower").settings.training
     assert (slower.epochs, slower.lr) == (3, 1e-7), "what a preset does not set is its base's"
     assert parse_words(presets, "--config", config, "--preset", "slower").settings.training.lr == 1e-7
+    config.write_text("\ufeffpreset = 3\n", encoding="utf-8")
+    with pytest.raises(UserError, match="--preset: '3' is not one of"):
+        parse_words(presets, "--config", config)
 
 
 def test_both_spellings_and_aliases_work(presets: Path) -> None:
@@ -106,6 +109,7 @@ def test_both_spellings_and_aliases_work(presets: Path) -> None:
         ("--lr fast", "--lr.*fast"),
         ("--epochs 0", "--epochs 0: must be from 1 to 10000"),
         ("--max-length -1", "--max-length -1: must be at least 0"),
+        ("--lr inf", "--lr inf: must be finite"),
         ("--patience 2 --average 0.5", "--average and --patience"),
         ("--precision fp8", "--precision.*'fp8'"),
         ("--preset slo", "--preset: 'slo' is not one of plain, slow, slower; did you mean 'slow'"),
