@@ -234,15 +234,12 @@ def list_studies() -> None:
                 "takes": study.takes,
             }
             indent = " " * (8 if model else 4)
+            wrapper = textwrap.TextWrapper(110, break_on_hyphens=False)
+            wrapper.initial_indent = indent
+            wrapper.subsequent_indent = f"{indent}  "
             for title, text in lines.items():
                 if text:
-                    text = f"{title}: {text}"
-                    hanging = f"{indent}  "
-                    say(
-                        textwrap.fill(
-                            text, 110, initial_indent=indent, subsequent_indent=hanging, break_on_hyphens=False
-                        )
-                    )
+                    say(wrapper.fill(f"{title}: {text}"))
 
 
 if __name__ == "__main__":

@@ -278,12 +278,9 @@ def _seed(run: Run) -> Any:
 
 def _settings(run: Run) -> dict[str, Any]:
     """The settings and data hashes that a run is identified by, without the seed and the hashes of its start."""
-    recorded = run.manifest["settings"]
     settings = {}
-    for name, value in recorded.items():
+    for name, value in run.manifest["settings"].items():
         of_start = name.endswith("sha256") or name in ("data heads", "data sentence encoder")
-        # the default weights are not what a run starts from that has an encoder
-        of_start |= name == "weights" and bool(recorded.get("encoder") or recorded.get("from_run"))
         if name != "seed" and not name.startswith("config ") and not of_start:
             settings[name] = value
     return settings

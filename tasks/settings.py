@@ -209,6 +209,8 @@ def resolve_defaults(parsed: Parsed[MultitaskSettings]) -> Parsed[MultitaskSetti
             changes["encoder"] = started["all_settings"].get("encoder", "")
         elif expand_user(STAGE_ONE).is_dir():
             changes["encoder"] = STAGE_ONE
+    if from_run or changes.get("encoder", parsed.settings.encoder.encoder):
+        changes["weights"] = ""  # they are not what training starts from
     if parsed.settings.model.freezes_encoder and "lr" not in chosen:
         changes["lr"] = _LAST_LAYERS_LR
     return replace(parsed, settings=parsed.settings.changed(**changes))

@@ -203,7 +203,8 @@ def facts(run: Run) -> list[tuple[str, str]]:
     processes = _processes(manifest)
     parameters = manifest.get("parameters")
     loss = run.scores.get("last_epoch_loss")
-    started = sessions[0]["started"].replace("T", " ")[:16] + " UTC"
+    begun = sessions[0]["started"]  # in local time, with its offset to UTC at the end
+    started = f"{begun[:10]} {begun[11:16]} {begun[19:]}"
     if len(sessions) > 1:
         started += f", resumed {len(sessions) - 1} ×"
     rows = [
@@ -217,9 +218,6 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("preset", manifest.get("preset", "")),
     ]
     for name in _SETTINGS:
-        # the default weights are not what a run starts from that has an encoder
-        if name == "weights" and (run.settings.get("encoder") or run.settings.get("from_run")):
-            continue
         rows.append((name.replace("_", " "), str(run.settings.get(name) or "")))
     entries = manifests.data_entries(manifest)
     if not run.multitask:
