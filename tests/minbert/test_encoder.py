@@ -172,7 +172,14 @@ def test_saved_encoder_is_equal(encoder: Encoder, tmp_path: Path) -> None:
     again = Encoder.load(tmp_path / "saved", precision="fp32")
     np.testing.assert_array_equal(again.encode(SENTENCES), encoder.encode(SENTENCES))
     assert repr(again) == repr(encoder)
-    # an encoder is replaced, other files are not
+
+
+def test_encoder_replaces_only_an_encoder(tiny: Path, tmp_path: Path) -> None:
+    encoder = Encoder.load(tiny)
+    encoder.save(tmp_path / "saved")
+    with torch.no_grad():
+        encoder.model.word_embedding.weight.mul_(2)
+    # other weights than those that the folder's record names
     encoder.model.save_pretrained(tmp_path / "saved")
     Encoder.load(tmp_path / "saved")
     encoder.save(tmp_path / "saved")

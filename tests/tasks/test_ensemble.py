@@ -6,6 +6,7 @@ python -m pytest --import-mode=importlib tests/tasks/test_ensemble.py
 import html
 import itertools
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -115,3 +116,19 @@ def test_members_must_be_alike(runs: list[Path], tiny: Path, tmp_path: Path) -> 
     assert "not the file that" in message(first, second)
     with pytest.raises(UserError, match="not an empty folder"):
         ensemble.main([*map(str, runs), "--out", str(runs[0])])
+
+
+def test_members_define_own_tasks_alike(runs: list[Path], tmp_path: Path) -> None:
+    names = ("name", "kind", "title", "label", "id", "metric", "source")
+    definition = {**dict.fromkeys(names, ""), "texts": ["text"], "scale": [0, 5], "weight": 1, "files": {}}
+    folders = []
+    for number, labels in enumerate((["a", "b"], ["b", "a"])):
+        folder = tmp_path / str(number)
+        shutil.copytree(runs[0], folder)
+        path = folder / "manifest.json"
+        own_tasks = {"reviews": {**definition, "labels": labels, "draws_dev": False}}
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"own_tasks": own_tasks}))
+        folders.append(folder)
+    ensemble.check_alike([folders[0], folders[0]])
+    with pytest.raises(UserError, match="the definition of reviews is not that of"):
+        ensemble.check_alike(folders)
