@@ -14,6 +14,7 @@ from typing import Any, Literal
 import tasks  # noqa: F401  before torch, which then reads what it sets
 
 # isort: split
+import numpy as np
 import torch
 from safetensors.numpy import save
 from torch import Tensor
@@ -187,16 +188,18 @@ def train(run: OpenRun[PretrainSettings]) -> None:
 
     # score them with the starting encoder, sort them into easy, semi-hard and hard, pace them over the epochs
     rows = plan.random_subset(len(data.train), options.data.limit, training.seed)
-    # only an order by difficulty needs one of these
-    scores = None
-    task_losses = None
-    if options.curriculum.by_difficulty:
+
+    def score() -> dict[str, np.ndarray]:
         if options.curriculum.difficulty == "task":
-            task_losses = difficulty.similarity_losses(difficulty_run, data.train, rows, run.device)
-        else:
-            scorer = Encoder(initial.model, initial.tokenizer, initial.pooler, precision=run.precision)
-            scores = scoring.similarities(scorer, data.train, initial.sha256, rows)
-    order, groups = curriculum.sort(options.curriculum, rows, scores, task_losses, training.seed)
+            return {curriculum.TASK_LOSS: difficulty.similarity_losses(difficulty_run, data.train, rows)}
+        scorer = Encoder(initial.model, initial.tokenizer, initial.pooler, precision=run.precision)
+        return scoring.similarities(scorer, data.train, initial.sha256, rows)
+
+    scores = {}
+    if options.curriculum.by_difficulty:
+        names = options.curriculum.score_names
+        scores = scoring.of_run(run.folder.path, names, len(rows), run.device, score)
+    order, groups = curriculum.sort(options.curriculum, rows, scores, training.seed)
     texts = sentence_numbers(data.train) if training.unique_batches else None
     paced = curriculum.pace(options.curriculum, training, order, groups, texts)
 
@@ -213,9 +216,8 @@ def train(run: OpenRun[PretrainSettings]) -> None:
         curriculum=paced.manifest_entry(),
     )
     write_replacements(augment)
-    if scores is not None and distributed.rank() == 0:
-        arrays = {"start positive": scores.positive, "start negative": scores.negative}
-        write_atomic(run.folder.path / "cosines.safetensors", save(arrays))
+    if scores and distributed.rank() == 0:
+        write_atomic(run.folder.path / scoring.FILE, save(scores))
     print_curriculum(paced)
     fit_and_save(
         run,

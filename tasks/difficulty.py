@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from minbert.errors import UserError
 from minbert.files import sha256_of
-from minbert.train import checkpoint, distributed
+from minbert.train import checkpoint
 from minbert.train.run import InputFiles
 from minbert.train.settings import names_in
 from tasks import predict
@@ -15,20 +14,18 @@ from tasks.examples import Examples
 from tasks.manifests import fine_tuned
 
 
-def similarity_losses(run: Path, triplets: Examples, rows: np.ndarray, device: torch.device) -> np.ndarray:
-    """The squared errors of the head on some `rows` of triplets, the first rank's on all: float64 [N].
+def similarity_losses(run: Path, triplets: Examples, rows: np.ndarray) -> np.ndarray:
+    """The squared errors of the head on some `rows` of triplets: float64 [N].
 
     (5 - s(anchor, positive))^2 + s(anchor, negative)^2, where s is the similarity from 0 to 5 that the head predicts:
     on this scale a positive should be equivalent to the anchor and a hard negative unrelated.
     """
-    losses = torch.zeros(len(rows), dtype=torch.float64, device=device)
-    if distributed.rank() == 0:
-        predictor = predict.load(run)
-        text = triplets.cache.text
-        similar = predictor.predict("sts", [(text(row, 0), text(row, 1)) for row in rows])
-        unrelated = predictor.predict("sts", [(text(row, 0), text(row, 2)) for row in rows])
-        losses.copy_(torch.from_numpy((5 - similar) ** 2 + unrelated**2))
-    return distributed.broadcast(losses).cpu().numpy()
+    predictor = predict.load(run)
+    text = triplets.cache.text
+    similar = predictor.predict("sts", [(text(row, 0), text(row, 1)) for row in rows])
+    unrelated = predictor.predict("sts", [(text(row, 0), text(row, 2)) for row in rows])
+    losses: np.ndarray = (5 - similar) ** 2 + unrelated**2
+    return losses
 
 
 def input_files(run: Path) -> InputFiles:

@@ -80,7 +80,9 @@ def newest_whole(parent: Path) -> tuple[int | None, list[str]]:
     """The step of the newest whole checkpoint, None if there are no checkpoints; and what is wrong with newer ones.
 
     A checkpoint is whole if the files that a resumed run reads have the recorded hashes: its own, and the model of the
-    step that it keeps. Raises `UserError` if there are checkpoints, but none is whole.
+    step that it keeps. That model may have been deleted if there are newer checkpoints: then this step's own became the
+    one to keep, as its evaluation, with which a resumed run begins, finds again. Raises `UserError` if there are
+    checkpoints, but none is whole.
     """
     damages: list[str] = []
     for step in reversed(steps(parent)):
@@ -100,7 +102,9 @@ def _damaged_file(parent: Path, step: int) -> Path | None:
         return folder / _STATE
     state = state_of(parent, step)
     kept = folder_of(parent, state["kept_step"])
-    needed = [kept / _STATE, kept / _MODEL]
+    needed = []
+    if kept.is_dir() or step == steps(parent)[-1]:
+        needed += [kept / _STATE, kept / _MODEL]
     # a finished run trains no more
     if not state["finished"]:
         needed += [folder / _MODEL, folder / _OPTIMIZER]

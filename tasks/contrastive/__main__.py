@@ -20,7 +20,8 @@ from minbert.pooling import NAMES as POOLERS
 from minbert.train import cli
 from tasks import readers
 from tasks.contrastive import scoring, triplets
-from tasks.contrastive.curriculum import GROUPS, Similarities, difficulty
+from tasks.contrastive.curriculum import GROUPS, difficulty
+from tasks.contrastive.scoring import Similarities
 from tasks.tables import Table, numbers
 
 Texts = Sequence[tuple[str, ...]]

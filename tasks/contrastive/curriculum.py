@@ -4,7 +4,7 @@ Axes: N triplets, n of them trained on.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -19,6 +19,10 @@ from minbert.train.settings import TrainingSettings, flag, require_range
 from tasks.contrastive.unique_batches import separate_repeats
 
 GROUPS = ("easy", "semi-hard", "hard")
+COSINES = ("positive", "negative")
+"""The scores that order triplets: the cosine of the anchor with its positive, and that with its hard negative."""
+TASK_LOSS = "task loss"
+"""The score in their place for `--difficulty task`."""
 
 
 @dataclass(frozen=True)
@@ -57,18 +61,10 @@ class CurriculumSettings:
         """Whether triplets are put in order by their difficulty."""
         return self.order in ("curriculum", "anti")
 
-
-@dataclass(frozen=True)
-class Similarities:
-    """cos(anchor, positive) and cos(anchor, hard negative) of each scored triplet: float32 [n] each."""
-
-    positive: np.ndarray
-    negative: np.ndarray
-
     @property
-    def gap(self) -> np.ndarray:
-        """positive - negative: float64 [n]."""
-        return self.positive.astype(np.float64) - self.negative.astype(np.float64)
+    def score_names(self) -> tuple[str, ...]:
+        """The scores that an order by difficulty needs."""
+        return (TASK_LOSS,) if self.difficulty == "task" else COSINES
 
 
 def difficulty(pos_sim: np.ndarray, neg_sim: np.ndarray, margin: float) -> np.ndarray:
@@ -250,37 +246,28 @@ class Paced:
 
 
 def sort(
-    settings: CurriculumSettings,
-    rows: np.ndarray,
-    similarities: Similarities | None,
-    task_losses: np.ndarray | None,
-    seed: int,
+    settings: CurriculumSettings, rows: np.ndarray, scores: Mapping[str, np.ndarray], seed: int
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """The rows, int64 [n], in training order, and the group of each row of the file by the margin (CBCL, section 4.3).
 
-    `similarities`, or the `task_losses` of `--difficulty task`, float64 [n], are those of `rows` where the order needs
-    them. Groups are int64 [1 + last row trained on]: 0 easy, 1 semi-hard, 2 hard, -1 not trained on; None without
-    similarities. Without a curriculum the order is that of the file. The easiest triplets are those of the easy group,
-    or of the largest cosine of the entailment, of the smallest cosine of the contradiction, or of the smallest loss.
+    `scores` are those of `rows`, float64 [n] each, by their names; none where the order needs none. Groups are int64
+    [1 + last row trained on]: 0 easy, 1 semi-hard, 2 hard, -1 not trained on; None without cosines. Without a
+    curriculum the order is that of the file. The easiest triplets are those of the easy group, or of the largest cosine
+    of the entailment, of the smallest cosine of the contradiction, or of the smallest loss.
     """
     if settings.order == "none":
         return rows, None
     if settings.order == "random":
         return rows[arrange(rows, seed, "random")], None
-    if task_losses is not None:
-        return rows[arrange(task_losses, seed, settings.order)], None
-    assert similarities is not None, "the script scores the triplets for every other order"
-    groups_of_rows = difficulty(similarities.positive, similarities.negative, settings.margin)
+    if settings.difficulty == "task":
+        return rows[arrange(scores[TASK_LOSS], seed, settings.order)], None
+    positive, negative = (scores[name] for name in COSINES)
+    groups_of_rows = difficulty(positive, negative, settings.margin)
     # by row of the file, as the batches of the plan hold those
     groups = np.full(rows.max() + 1, -1)
     groups[rows] = groups_of_rows
-    difficulties = {
-        "groups": groups_of_rows,
-        "entailment": -similarities.positive,
-        "contradiction": similarities.negative,
-    }
-    values = difficulties[settings.difficulty].astype(np.float64)
-    return rows[arrange(values, seed, settings.order)], groups
+    difficulties = {"groups": groups_of_rows, "entailment": -positive, "contradiction": negative}
+    return rows[arrange(difficulties[settings.difficulty], seed, settings.order)], groups
 
 
 def pace(

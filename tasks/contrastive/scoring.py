@@ -5,30 +5,67 @@ Axes: N triplets, M texts, D hidden.
 
 import hashlib
 import sys
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from safetensors.numpy import load_file
 
 from minbert.encoder import Encoder
 from minbert.files import cached
 from minbert.train import distributed
 from minbert.train.run import hardware
-from tasks.contrastive.curriculum import Similarities
+from tasks.contrastive.curriculum import COSINES
 from tasks.examples import Examples
 
+FILE = "difficulty.safetensors"
+"""The file of a run with the scores that order its triplets."""
 _BLOCK = 1 << 15  # triplets scored at a time
 K = TypeVar("K", bound=Hashable)
 
 
-def similarities(encoder: Encoder, triplets: Examples, weights_sha256: str, rows: np.ndarray) -> Similarities:
-    """Cosines of some `rows` of triplets, int64 [N], under the frozen encoder, dropout off.
+@dataclass(frozen=True)
+class Similarities:
+    """cos(anchor, positive) and cos(anchor, hard negative) of N triplets: float32 [N] each."""
+
+    positive: np.ndarray
+    negative: np.ndarray
+
+    @property
+    def gap(self) -> np.ndarray:
+        """positive - negative: float64 [N]."""
+        return self.positive.astype(np.float64) - self.negative.astype(np.float64)
+
+
+def of_run(
+    folder: Path, names: Sequence[str], count: int, device: torch.device, score: Callable[[], Mapping[str, np.ndarray]]
+) -> dict[str, np.ndarray]:
+    """The named scores of a run's `count` triplets, from its file, else from `score`: float64 [N] each.
+
+    Of several ranks the first one reads or scores. A resumed run keeps its scores: another processor rounds otherwise,
+    and in another order the run would repeat some triplets and leave out others.
+    """
+    values = torch.zeros(len(names), count, dtype=torch.float64, device=device)
+    if distributed.rank() == 0:
+        path = folder / FILE
+        scores: Mapping[str, np.ndarray] = load_file(path) if path.is_file() else {}
+        # there is no file yet, or one of other data, with which the run is refused later
+        if any(len(scores.get(name, ())) != count for name in names):
+            scores = score()
+        values.copy_(torch.from_numpy(np.stack([scores[name] for name in names])))
+    distributed.broadcast(values)
+    return dict(zip(names, values.cpu().numpy(), strict=True))
+
+
+def similarities(encoder: Encoder, triplets: Examples, weights_sha256: str, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """`COSINES` of some `rows` of triplets, int64 [N], under the frozen encoder, dropout off: float32 [N] each.
 
     A block of triplets is scored at a time, so that memory does not grow with their number; each distinct text of a
-    block is encoded once. A second call reads the cosines from the cache. Of several ranks the first one scores. The
-    cache is keyed by everything that the bits depend on, among others the number of threads.
+    block is encoded once. A second call reads the cosines from the cache, which is keyed by everything that the bits
+    depend on, among others the number of threads.
     """
 
     def build() -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -43,7 +80,7 @@ def similarities(encoder: Encoder, triplets: Examples, weights_sha256: str, rows
             part = cosines(encoder.encode_ids(texts, show_progress_bar=sys.stderr.isatty()), index)
             values[0, begin : begin + len(block)] = part.positive
             values[1, begin : begin + len(block)] = part.negative
-        return {"cosines": values}, {}
+        return dict(zip(COSINES, values, strict=True)), {}
 
     config = replace(encoder.model.config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     device = encoder.model.device
@@ -59,12 +96,8 @@ def similarities(encoder: Encoder, triplets: Examples, weights_sha256: str, rows
         torch.__version__,
         *hardware(device).values(),
     )
-    values = torch.zeros(2, len(rows), device=device)
-    if distributed.rank() == 0:
-        arrays, _ = cached("scores", key, build)
-        values.copy_(torch.from_numpy(arrays["cosines"]))
-    positive, negative = distributed.broadcast(values).cpu().numpy()
-    return Similarities(positive, negative)
+    arrays, _ = cached("cosines", key, build)
+    return arrays
 
 
 def distinct(texts: Iterable[K]) -> tuple[list[K], np.ndarray]:

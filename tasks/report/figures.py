@@ -13,6 +13,7 @@ from safetensors.numpy import load_file
 from minbert.seeds import numpy_generator
 from tasks import charts, metrics
 from tasks.charts import BLUE, DASHED, GREEN, GREY, GROUND, INK, ORANGE, QUIET, SLOTS, VERMILION, page_svg
+from tasks.contrastive import scoring
 from tasks.contrastive.curriculum import GROUPS, difficulty
 from tasks.record import PredictedRows, TaskScores
 from tasks.runs import Run
@@ -124,11 +125,11 @@ def triplet_figures(run: Run) -> list[Figure]:
     curriculum = run.manifest.get("curriculum") or {}
     if curriculum.get("mix_per_epoch"):
         figures.append(Figure("share of the epoch's triplets", mix(curriculum["mix_per_epoch"])))
-    path = run.folder / "cosines.safetensors"
-    cosines = load_file(path) if path.is_file() else {}
-    if "start positive" in cosines:
+    path = run.folder / scoring.FILE
+    scores = load_file(path) if path.is_file() else {}
+    if "positive" in scores:
         margin = float(run.settings.get("margin") or 0)
-        svg = gaps(cosines["start positive"], cosines["start negative"], margin)
+        svg = gaps(scores["positive"], scores["negative"], margin)
         figures.append(Figure("difficulty of the triplets", svg))
     return figures
 

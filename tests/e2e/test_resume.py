@@ -14,7 +14,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 Script = Callable[..., Any]
 MULTITASK, PRETRAIN = "multitask_train.py", "pretrain_cbcl.py"
@@ -84,6 +86,16 @@ def test_stopped_run_names_resuming_command(script: Script, whole: Script, name:
     assert (first["from_step"], first["to_step"]) == (0, 10)
     assert (second["from_step"], second["to_step"]) == (10, STEPS[name])
     assert second["command"] == f"{first['command']} --resume"
+
+
+def test_resumed_run_keeps_its_order(script: Script) -> None:
+    """The scores of its first start, which differ on another processor."""
+    path = script(PRETRAIN, *FLAGS[PRETRAIN], signal=(signal.SIGINT, 9)).folder / "difficulty.safetensors"
+    scores = load_file(path)
+    exchanged = {"positive": scores["negative"], "negative": scores["positive"]}
+    save_file(exchanged, path)
+    assert script(PRETRAIN, *FLAGS[PRETRAIN], "--resume").code == 0
+    np.testing.assert_equal(load_file(path), exchanged)
 
 
 @pytest.mark.parametrize("name", [PRETRAIN, pytest.param(MULTITASK, marks=pytest.mark.slow)])

@@ -39,7 +39,8 @@ def stopped(toy: Any, tmp_path: Path) -> RunFolder:
     """A run that ended in step 10: step 4 is its best checkpoint, 9 its newest."""
     run = toy.begin(tmp_path / "run")
     with pytest.raises(UserError, match="step 10"):
-        toy.fit(run, scores=[0.9, 0.1], save_every=9, objective=toy.Objective(scalars={9: {"loss": float("nan")}}))
+        broken = toy.Objective(scalars={9: {"loss": float("nan")}})
+        toy.fit(run, baseline=0.5, scores=[0.9, 0.1], save_every=9, objective=broken)
     assert checkpoint.steps(run.checkpoints) == [4, 9]
     return run
 
@@ -48,10 +49,10 @@ def stopped(toy: Any, tmp_path: Path) -> RunFolder:
 def test_newest_whole_checkpoint_is_used(
     toy: Any, stopped: RunFolder, name: str, damage: Callable[[bytes], bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    *_, whole = toy.fit(toy.begin(stopped.path.parent / "whole"), scores=[0.9, 0.1, 0.2])
+    *_, whole = toy.fit(toy.begin(stopped.path.parent / "whole"), baseline=0.5, scores=[0.9, 0.1, 0.2])
     path = stopped.checkpoints / "step-00000009" / name
     path.write_bytes(damage(path.read_bytes()))
-    _, state, seen = toy.fit(stopped, scores=[0.9, 0.1, 0.2], resume=True)
+    _, state, seen = toy.fit(stopped, baseline=0.5, scores=[0.9, 0.1, 0.2], resume=True)
     assert capsys.readouterr().err.startswith(f"note: {path} is damaged")
     assert torch.equal(seen[-1], whole[-1])
     assert state.kept_step == 4

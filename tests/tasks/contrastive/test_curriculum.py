@@ -15,7 +15,6 @@ from minbert.train.plan import Plan
 from tasks.contrastive.curriculum import (
     CurriculumSettings,
     Paced,
-    Similarities,
     arrange,
     difficulty,
     eligible,
@@ -165,31 +164,26 @@ def test_mix_counts_rows_of_epochs() -> None:
     assert shares.tolist() == pytest.approx(np.array([[1, 0, 0], [1, 0, 0], [20 / 30, 10 / 30, 0], [0.5, 0.3, 0.2]]))
 
 
-def random_similarities(count: int) -> Similarities:
-    positive, negative = np.random.default_rng(4).uniform(-1, 1, (2, count)).astype(np.float32)
-    return Similarities(positive, negative)
-
-
 @pytest.mark.parametrize("difficulty_by", ["groups", "entailment", "contradiction"])
 @pytest.mark.parametrize("order", ["curriculum", "anti"])
 def test_easy_triplets_come_first(difficulty_by: str, order: str) -> None:
     """By the margin's groups, by the cosine of the entailment, or by that of the contradiction (CBCL, 4.3)."""
     rows = np.arange(0, 75, 3)  # those that a limit has drawn
-    similarities = random_similarities(len(rows))
+    positive, negative = np.random.default_rng(4).uniform(-1, 1, (2, len(rows)))
     settings = CurriculumSettings(order=order, difficulty=difficulty_by, margin=0.5)  # type: ignore[arg-type]
-    ordered, groups = sort(settings, rows, similarities, None, seed=2)
+    ordered, groups = sort(settings, rows, {"positive": positive, "negative": negative}, seed=2)
     assert sorted(ordered) == rows.tolist()
-    gap = similarities.positive.astype(float) - similarities.negative
+    gap = positive - negative
     hardness = {
         "groups": np.select([gap > 0.5, gap > 0], [0, 1], 2),
-        "entailment": -similarities.positive,
-        "contradiction": similarities.negative,
+        "entailment": -positive,
+        "contradiction": negative,
     }[difficulty_by]
     hardness_in_order = hardness[ordered // 3]
     if order == "anti":
         hardness_in_order = hardness_in_order[::-1]
     assert (np.diff(hardness_in_order) >= 0).all() and hardness_in_order[0] < hardness_in_order[-1]
-    assert groups is not None and groups[rows].tolist() == difficulty(*vars(similarities).values(), 0.5).tolist()
+    assert groups is not None and groups[rows].tolist() == difficulty(positive, negative, 0.5).tolist()
 
     paced = pace(settings, TrainingSettings(epochs=3, batch_size=4, seed=2), ordered, groups)
     counts = paced.manifest_entry()
@@ -201,9 +195,9 @@ def test_random_order_keeps_the_pacing() -> None:
     rows = np.arange(24)
     training = TrainingSettings(epochs=3, batch_size=4, seed=2)
     settings = CurriculumSettings(order="random", pacing_exponent=1.0)
-    ordered, groups = sort(settings, rows, None, None, seed=2)
+    ordered, groups = sort(settings, rows, {}, seed=2)
     assert groups is None and ordered.tolist() != rows.tolist() == sorted(ordered)
-    assert sort(settings, rows, None, None, seed=3)[0].tolist() != ordered.tolist()
+    assert sort(settings, rows, {}, seed=3)[0].tolist() != ordered.tolist()
     assert pace(settings, training, ordered, groups).plan.lengths == [2, 4, 6]
     assert pace(settings, training, ordered, groups).manifest_entry() is None
 
@@ -211,7 +205,7 @@ def test_random_order_keeps_the_pacing() -> None:
 def test_no_curriculum_takes_all_rows() -> None:
     rows = np.arange(24)
     settings = CurriculumSettings(order="none", pacing_exponent=1.0)
-    ordered, groups = sort(settings, rows, None, None, seed=2)
+    ordered, groups = sort(settings, rows, {}, seed=2)
     assert ordered.tolist() == rows.tolist() and groups is None
     paced = pace(settings, TrainingSettings(epochs=3, batch_size=4), ordered, groups)
     assert paced.plan.lengths == [6, 6, 6]
@@ -222,7 +216,7 @@ def test_losses_of_a_task_give_order(order: str) -> None:
     rows = np.arange(0, 75, 3)
     losses = np.random.default_rng(4).uniform(0, 50, len(rows))
     settings = CurriculumSettings(order=order, difficulty="task")  # type: ignore[arg-type]
-    ordered, groups = sort(settings, rows, None, losses, seed=2)
+    ordered, groups = sort(settings, rows, {"task loss": losses}, seed=2)
     expected = rows[np.argsort(losses)]
     assert ordered.tolist() == (expected if order == "curriculum" else expected[::-1]).tolist()
     assert groups is None

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from safetensors.numpy import save_file
 
 from minbert import UserError
 from minbert.encoder import Encoder
 from tasks.contrastive import __main__ as show
 from tasks.contrastive import scoring
-from tasks.contrastive.curriculum import Similarities
 from tasks.examples import Examples
 
 TEXTS = [
@@ -26,7 +27,9 @@ TEXTS = [
 LONG = ("the dog runs " * 9, "a dog runs", "the dog sleeps on the mat")
 
 
-def score(encoder: Encoder, triplets: Examples, weights: str = "weights", rows: Any = range(4)) -> Similarities:
+def score(
+    encoder: Encoder, triplets: Examples, weights: str = "weights", rows: Any = range(4)
+) -> dict[str, np.ndarray]:
     return scoring.similarities(encoder, triplets, weights, np.array(rows))
 
 
@@ -34,17 +37,17 @@ def test_scores_are_cosines(encoder: Encoder, examples_of: Callable[..., Any], c
     """Of the rows that are trained on, dropout off, each distinct text encoded once, and read from the cache later."""
     encoder.model.train()
     rows = [0, 1, 3]
-    similarities = score(encoder, examples_of(TEXTS), rows=rows)
+    scores = score(encoder, examples_of(TEXTS), rows=rows)
     assert calls == [("mean", 7)]
     again = score(encoder, examples_of(TEXTS), rows=rows)
     assert len(calls) == 1, "from the cache"
-    np.testing.assert_array_equal(again.gap, similarities.gap)
+    np.testing.assert_equal(again, scores)
     for number, row in enumerate(rows):
         anchor, positive, negative = encoder.encode(list(TEXTS[row])).astype(np.float64)
         cosines = []
         for other in (positive, negative):
             cosines.append(anchor @ other / np.linalg.norm(anchor) / np.linalg.norm(other))
-        assert [similarities.positive[number], similarities.negative[number]] == pytest.approx(cosines, abs=1e-6)
+        assert [scores["positive"][number], scores["negative"][number]] == pytest.approx(cosines, abs=1e-6)
 
 
 def test_blocks_change_no_cosine(
@@ -54,7 +57,8 @@ def test_blocks_change_no_cosine(
     whole = score(encoder, triplets, "whole")
     monkeypatch.setattr(scoring, "_BLOCK", 3)
     blocks = score(encoder, triplets, "in blocks")
-    np.testing.assert_allclose([blocks.positive, blocks.negative], [whole.positive, whole.negative], atol=1e-6)
+    for name, cosines in whole.items():
+        np.testing.assert_allclose(blocks[name], cosines, atol=1e-6)
     assert [texts for _, texts in calls] == [9, 7, 3], "each text of a block once"
 
 
@@ -74,6 +78,23 @@ def test_cache_key_covers_all_inputs(
     monkeypatch.setattr("torch.get_num_threads", lambda: 99)
     score(encoder, triplets)
     assert len(calls) == 8
+
+
+def test_resumed_run_keeps_its_scores(tmp_path: Path) -> None:
+    """Another processor rounds otherwise; scores of other data are not taken."""
+    first = {"positive": np.array([0.5, 0.25]), "negative": np.array([0.1, 0.2])}
+    other = {"positive": np.array([0.4, 0.3]), "negative": np.array([0.1, 0.2])}
+
+    def of_run(count: int = 2) -> dict[str, np.ndarray]:
+        return scoring.of_run(tmp_path, ("positive", "negative"), count, torch.device("cpu"), lambda: more)
+
+    more = first
+    np.testing.assert_equal(of_run(), first)
+    save_file(first, tmp_path / scoring.FILE)
+    more = other
+    np.testing.assert_equal(of_run(), first)
+    more = {name: np.append(values, 0.0) for name, values in other.items()}
+    np.testing.assert_equal(of_run(3), more)
 
 
 def test_show_prints_triplets_of_premise(
