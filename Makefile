@@ -1,6 +1,6 @@
 # make run     both stages on the small corpus in data/sample, ending in prediction files and report pages
 # make test    every test that needs neither network nor real data
-# make test-slow  large counts of kills and damaged files, torchrun, the wheel
+# make test-slow  large counts of kills, full disks and power losses, torchrun, the wheel
 # make check   lint and types
 # make ablation-sample   a small study of ablations on data/sample
 # make realdata DATA_DIR=...   the tests on the real data sets

@@ -204,7 +204,7 @@ def take_heads(model: MultitaskModel, settings: MultitaskSettings) -> tuple[dict
     """Copy into a model the heads of its tasks that the run of `--from` has kept, and the sentence encoder of `joint`.
 
     Returns that run, the step that it has kept and the tasks whose heads go on, for the manifest, and the file of the
-    weights. Raises `UserError` if a head of that name has other labels or another scale.
+    weights. Raises `UserError` if a head of that name has other labels, another scale or other layers.
     """
     if not settings.encoder.from_run:
         return None, {}
@@ -213,7 +213,11 @@ def take_heads(model: MultitaskModel, settings: MultitaskSettings) -> tuple[dict
     file = checkpoint.folder_of(run / "checkpoints", step) / "model.safetensors"
     tensors = load_safetensors(file)
     recorded = read_json_object(run / "scores.json")["tasks"]
-    prefixes = [] if settings.encoder.sentence_encoder else ["sentence_encoder."]
+    prefixes = []
+    # a run of single texts alone has none; this one then reads pairs with a copy of its encoder
+    has_sentence_encoder = any(name.startswith("sentence_encoder.") for name in tensors)
+    if model.sentence_encoder is not None and has_sentence_encoder and not settings.encoder.sentence_encoder:
+        prefixes.append("sentence_encoder.")
     kept = []
     for name, task in model.tasks.items():
         if name not in recorded:
@@ -227,9 +231,9 @@ def take_heads(model: MultitaskModel, settings: MultitaskSettings) -> tuple[dict
         kept.append(name)
         prefixes.append(f"heads.{name}.")
     taken = {name: tensor for name, tensor in tensors.items() if name.startswith(tuple(prefixes))}
-    for name in model.state_dict():
-        if name.startswith(tuple(prefixes)) and name not in taken:
-            raise UserError(f"--from {run}: has no {name}; its heads have other layers than those of the tasks")
+    shapes = {name: x.shape for name, x in model.state_dict().items() if name.startswith(tuple(prefixes))}
+    if shapes != {name: tensor.shape for name, tensor in taken.items()}:
+        raise UserError(f"--from {run}: its heads have other layers than those of the tasks {', '.join(kept)}")
     # not strict, as the encoder and new heads are not among these
     model.load_state_dict(taken, strict=False)
     new = [name for name in model.tasks if name not in kept]

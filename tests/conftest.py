@@ -65,11 +65,13 @@ def _own_folders_and_threads(tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture(autouse=True)
-def _fixed_torch_seed() -> None:
-    """Every test draws the same numbers, alone or among others."""
+def _same_start() -> Iterator[None]:
+    """Every test draws the same numbers, alone or among others, and a run in it sets its algorithms for it alone."""
     import torch
 
     torch.manual_seed(20240611)
+    yield
+    torch.set_deterministic_debug_mode("default")
 
 
 @pytest.fixture(scope="session")
@@ -116,14 +118,14 @@ def examples_of(tiny: Path, tmp_path: Path) -> Callable[..., Any]:
     from minbert.tokenizer import Tokenizer
     from tasks.examples import Examples
 
-    def make(rows: Any, labels: Any = None, max_length: int = 64, kind: type = Examples) -> Any:
+    def make(rows: Any, labels: Any = None, max_length: int = 64) -> Any:
         labels = [float("nan")] * len(rows) if labels is None else labels
         lines = [token_cache.Row(f"id-{n}", row, float(label)) for n, (row, label) in enumerate(zip(rows, labels))]
         source = tmp_path / f"rows-{len(list(tmp_path.iterdir()))}.txt"
         source.write_text(repr(lines))
         tokenizer = Tokenizer.load(tiny)
         cache = token_cache.load(source, lines, "rows of a test", tokenizer)
-        return kind(cache, tokenizer.cls, tokenizer.sep, max_length)
+        return Examples(cache, tokenizer.cls, tokenizer.sep, max_length)
 
     return make
 

@@ -79,9 +79,10 @@ def forks(_own_folders_and_threads: None) -> Iterator[subprocess.Popen[str]]:
 def runner(forks: subprocess.Popen[str], tiny: Path) -> Script:
     """A function that runs a script in a folder, with flags, by default on the sample corpus from the tiny random BERT.
 
-    `run_dir` names the run folder inside the given one. `signal` is (number, step), `kill` a number of changes of files
-    and `drift` a number of updates, as in forks.py. With `unread` the reader of the output has gone. Only with `report`
-    does the run write its page, which takes seconds. `argv` takes the place of all flags.
+    `run_dir` names the run folder inside the given one. `signal` is (number, step), sent in the step or, with
+    `in_evaluation`, in the evaluation after it; `kill` is a number of changes of files and `drift` a number of updates,
+    as in forks.py. With `unread` the reader of the output has gone. Only with `report` does the run write its page,
+    which takes seconds. `argv` takes the place of all flags.
     """
     numbers = count()
 
@@ -93,6 +94,7 @@ def runner(forks: subprocess.Popen[str], tiny: Path) -> Script:
         weights: bool = True,
         data: bool = True,
         signal: tuple[int, int] | None = None,
+        in_evaluation: bool = False,
         kill: int | None = None,
         drift: int = 0,
         ranks: int = 1,
@@ -111,6 +113,7 @@ def runner(forks: subprocess.Popen[str], tiny: Path) -> Script:
             "cwd": str(parent),
             "env": {**environment, **(_group(ranks) if ranks > 1 else {})},
             "signal": signal,
+            "in_evaluation": in_evaluation,
             "kill": kill,
             "drift": drift,
             "unread": unread,

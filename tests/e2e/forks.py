@@ -1,7 +1,8 @@
 """A process that has torch imported and forks a child for each run of a script: real processes, at a tenth of the cost.
 
 Requests come as lines of JSON on stdin, answers go as lines of JSON to stdout. A request may ask for a signal in a step
-of the plan, for a kill before the n-th change of a file, or for parameters that drift from those of the other ranks.
+of the plan or in an evaluation, for a kill before the n-th change of a file, or for parameters that drift from those of
+the other ranks.
 """
 
 import json
@@ -39,6 +40,21 @@ def send_in_step(number: int, step: int) -> None:
         return lr_factor(schedule, at, *rest)
 
     loop.lr_factor = signalled
+
+
+def send_in_evaluation(number: int, step: int) -> None:
+    """Send this process a signal in the evaluation after `step` steps."""
+    evaluate = loop._evaluate
+
+    def signalled(model: Any, score: Any, state: Any, *rest: Any) -> Any:
+        def interrupted() -> Any:
+            if state.step == step:
+                os.kill(os.getpid(), number)
+            return score()
+
+        return evaluate(model, interrupted, state, *rest)
+
+    loop._evaluate = signalled
 
 
 def kill_before_change(limit: int) -> "count[int]":
@@ -102,6 +118,8 @@ def child(request: dict[str, Any], rank: int) -> None:
             cli.run_module = lambda *_: None
         if rank:
             come_late()
+        elif request["signal"] and request["in_evaluation"]:
+            send_in_evaluation(*request["signal"])
         elif request["signal"]:
             send_in_step(*request["signal"])
         elif request["drift"]:

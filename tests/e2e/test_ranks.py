@@ -57,14 +57,13 @@ def test_every_launch_ends_well(tiny: Path, tmp_path: Path) -> None:
 def test_gradients_equal_one_process(
     script: Callable[..., Any], tiny: Path, tmp_path: Path, world: int, rows: int
 ) -> None:
-    try:
-        ranks.main(str(tiny), rows, tmp_path / "alone")
-    finally:
-        torch.set_deterministic_debug_mode("default")
+    ranks.main(str(tiny), rows, tmp_path / "alone")
     alone = load_file(tmp_path / "alone")
     run = script("", argv=[ranks.__file__, str(tiny), str(rows), str(tmp_path / "rank-")], ranks=world)
     assert run.codes == [0] * world, run.err
     several = [load_file(tmp_path / f"rank-{rank}") for rank in range(world)]
+    for tensors in several:
+        assert torch.equal(tensors["scores"], alone["scores"]), "those of the first rank"
     for name in ranks.VARIANTS:
         parts = [key for key in alone if key.startswith(f"{name}: ") and not key.endswith((": loss", ": hash"))]
         assert len(parts) > 30 and ("softmax" not in name or f"{name}: classifier.weight" in parts)
@@ -112,6 +111,22 @@ def test_killed_ranks_resume_bit_equal(script: Callable[..., Any], tmp_path: Pat
     last = max(tmp_path.glob("*.err1"), key=lambda path: path.stat().st_mtime).read_text()
     assert last.startswith("error: another process of this run has ended") and last.count("\n") == 1, last
     resumed = script(PRETRAIN, *SHORT, "--resume", run_dir="killed", ranks=2)
+    assert resumed.codes == [0, 0], resumed.err
+    assert resumed.rows() == whole.rows() and resumed.bits() == whole.bits()
+
+
+@pytest.mark.slow
+def test_stopped_last_evaluation_is_repeated(script: Callable[..., Any]) -> None:
+    """Both ranks finish it together, although one of them alone has had the signal, and its result is not kept."""
+    whole = script(PRETRAIN, *SHORT, run_dir="whole", ranks=2)
+    last = whole.rows()[-1]
+    assert (last["kind"], last["step"]) == ("evaluation", 6)
+    stop = (signal.SIGTERM, 6)
+    stopped = script(PRETRAIN, *SHORT, run_dir="stopped", ranks=2, signal=stop, in_evaluation=True)
+    assert stopped.codes == [128 + signal.SIGTERM] * 2, stopped.err
+    assert stopped.errors[-1].startswith("stopped after step 6 of 6; resume with: ")
+    assert stopped.rows() == whole.rows()[:-1]
+    resumed = script(PRETRAIN, *SHORT, "--resume", run_dir="stopped", ranks=2)
     assert resumed.codes == [0, 0], resumed.err
     assert resumed.rows() == whole.rows() and resumed.bits() == whole.bits()
 

@@ -62,11 +62,14 @@ def test_killed_run_resumes_bit_equal(script: Script, whole: Script, name: str, 
     for number in range(count):
         folder = f"run{number}"
         resume: tuple[str, ...] = ()
+        codes = []
         for _ in range(3):
             point = draw.randrange(changes * 2 // 3)
             killed = script(name, *FLAGS[name], *resume, run_dir=folder, kill=point)
             assert killed.code in (0, -signal.SIGKILL), (point, killed.err)
+            codes.append(killed.code)
             resume = ("--resume",)
+        assert codes[0] == -signal.SIGKILL, "a resumed start may have ended before its change"
         assert_equal(script(name, *FLAGS[name], "--resume", run_dir=folder), whole(name))
 
 
@@ -171,14 +174,16 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "flags"), SETTINGS)
+@pytest.mark.parametrize(
+    ("name", "flags"), [pytest.param(*row, marks=() if row[0] == SIMCSE else pytest.mark.slow) for row in SETTINGS]
+)
 def test_any_setting_resumes_bit_equal(script: Script, corpora: Path, name: str, flags: str) -> None:
-    """Stopped after its steps 2, 5 and 7: before, with and after an evaluation."""
+    """Stopped after its steps 2 and 5, and killed in step 7: before, with and after an evaluation."""
     places = {"TEXTS": str(corpora / "texts.txt"), "PAIRS": str(corpora / "pairs.tsv")}
     words = [*ONE, *(places.get(word, word) for word in flags.split())]
     whole = script(name, *words, run_dir="whole")
     assert whole.code == 0, whole.err
-    for step in (1, 4, 6):
-        assert script(name, *words, "--resume", signal=(signal.SIGUSR1, step)).code == 128 + signal.SIGUSR1
+    stop, kill = signal.SIGUSR1, signal.SIGKILL
+    for number, step, code in ((stop, 1, 128 + stop), (stop, 4, 128 + stop), (kill, 6, -kill)):
+        assert script(name, *words, "--resume", signal=(number, step)).code == code
     assert_equal(script(name, *words, "--resume"), whole)

@@ -12,7 +12,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sentence_transformers import SentenceTransformer, models
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer import modules as models
 
 from minbert import BertModel, Encoder, Ragged, UserError, pooling
 from minbert.encoder import batches_by_length, vectors

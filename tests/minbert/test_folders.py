@@ -14,7 +14,8 @@ import tokenizers
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from sentence_transformers import SentenceTransformer, models
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer import modules as models
 from tokenizers import models as token_models
 from tokenizers import pre_tokenizers, processors
 

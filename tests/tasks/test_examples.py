@@ -13,7 +13,7 @@ import pytest
 from minbert import Ragged, UserError, token_cache
 from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
-from tasks.examples import Examples, check_vocabulary
+from tasks.examples import check_vocabulary
 
 SENTENCES = [
     "The cat sat on the mat.",
@@ -55,9 +55,9 @@ LENGTHS = [8, 15, 16, 64]
 def test_inputs_equal_transformers(examples_of: Callable, theirs: Any, max_length: int) -> None:
     """Truncation too: the longer text of a pair is cut first, until the row fits."""
     rows = np.array([3, 0, 5, 4, 1, 2])
-    sentences = examples_of([(text,) for text in SENTENCES], max_length=max_length, kind=Examples).ragged(rows)
+    sentences = examples_of([(text,) for text in SENTENCES], max_length=max_length).ragged(rows)
     assert lists(sentences) == [expected(theirs, SENTENCES[i], max_length=max_length) for i in rows]
-    pairs, rows = examples_of(PAIRS, max_length=max_length, kind=Examples), np.arange(len(PAIRS))[::-1]
+    pairs, rows = examples_of(PAIRS, max_length=max_length), np.arange(len(PAIRS))[::-1]
     crossed = [expected(theirs, *PAIRS[i], max_length=max_length) for i in rows]
     alone = [expected(theirs, PAIRS[i][side], max_length=max_length) for side in (0, 1) for i in rows]
     for form, inputs in {"cross": crossed, "bi": alone, "joint": crossed + alone}.items():
@@ -67,7 +67,7 @@ def test_inputs_equal_transformers(examples_of: Callable, theirs: Any, max_lengt
 @pytest.mark.parametrize("max_length", LENGTHS)
 def test_paper_pairs_are_two_inputs(examples_of: Callable, theirs: Any, max_length: int) -> None:
     """CBCL, section 4.2.2: two encoded sequences, [CLS] and [SEP] included, all of type 0; cut as cross pairs are."""
-    inputs = lists(examples_of(PAIRS, max_length=max_length, kind=Examples).ragged(np.arange(len(PAIRS)), "paper"))
+    inputs = lists(examples_of(PAIRS, max_length=max_length).ragged(np.arange(len(PAIRS)), "paper"))
     for pair, (ids, types) in zip(PAIRS, inputs, strict=True):
         crossed, _ = expected(theirs, *pair, max_length=max_length - 1)
         second = crossed.index(theirs.sep_token_id) + 1
@@ -81,15 +81,15 @@ def test_cut_inputs_are_counted_exactly(examples_of: Callable, theirs: Any, form
     texts = [[count[a], count[b]] if form == "bi" else [count[a] + count[b]] for a, b in PAIRS]
     lengths = [n + special for row in texts for n in row]
     for most in sorted({4, *lengths, *(n - 1 for n in lengths if n > 4)}):
-        cut = examples_of(PAIRS, max_length=most, kind=Examples).truncated(form)
+        cut = examples_of(PAIRS, max_length=most).truncated(form)
         assert cut == (sum(n > most for n in lengths), len(lengths))
-    single = examples_of([(text,) for text in SENTENCES], max_length=24, kind=Examples)
+    single = examples_of([(text,) for text in SENTENCES], max_length=24)
     assert single.truncated("cross") == (sum(n + 2 > 24 for n in count.values()), len(single))
 
 
 def test_an_empty_text_is_encoded(examples_of: Callable, theirs: Any) -> None:
     """Quora's test file has such rows, and every id needs a prediction."""
-    examples = examples_of([("cat", ""), ("", "")], kind=Examples)
+    examples = examples_of([("cat", ""), ("", "")])
     for form in ("cross", "paper", "bi", "joint"):
         assert min(examples.ragged(np.arange(2), form).lengths) >= 2
     cat = theirs.convert_tokens_to_ids("cat")

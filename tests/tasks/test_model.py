@@ -3,6 +3,7 @@
 python -m pytest --import-mode=importlib tests/tasks/test_model.py
 """
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -24,8 +25,9 @@ from minbert.train.loop import LoopState, StepContext
 from minbert.train.plan import PlannedBatch
 from minbert.weights import their_name
 from tasks import TASKS, evaluate
-from tasks.model import MultitaskModel, MultitaskTrainStep, parameter_groups
-from tasks.settings import TrainingSettings
+from tasks.model import MultitaskModel, MultitaskTrainStep, parameter_groups, take_heads
+from tasks.settings import MultitaskSettings, TrainingSettings
+from tests.tasks.test_predict import finished_run
 
 ROOT = Path(__file__).parent.parent.parent
 COURSE = ROOT / "data" / "sample" / "course"
@@ -258,6 +260,44 @@ def test_heads_have_their_own_rate(make: Callable) -> None:
     rates = {id(parameter): group.get("peak_lr", 2e-3) for group in groups for parameter in group["params"]}
     assert {rates[id(parameter)] for parameter in model.heads.parameters()} == {1e-3}
     assert {rates[id(parameter)] for parameter in model.encoder.parameters()} == {2e-3}
+
+
+def run_with_heads(folder: Path, tiny: Path, tasks: str, pairs: str = "cross") -> MultitaskSettings:
+    """The settings of a run that goes on from a finished run of some tasks."""
+    run = finished_run(folder, tiny, pairs, tasks)
+    recorded = {name: {"per_class": [{"label": label} for label in TASKS[name]().classes]} for name in tasks.split(",")}
+    (run / "scores.json").write_text(json.dumps({"step": 4, "tasks": recorded}))
+    return MultitaskSettings.of(from_run=str(run), pairs=pairs)
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        pytest.param([nn.Linear(32, 512), nn.ReLU(), nn.Linear(512, 5)], id="fewer"),
+        pytest.param([nn.Linear(32, 512), *[nn.Linear(512, 512)] * 5, nn.Linear(512, 5)], id="more"),
+        pytest.param([nn.Linear(32, 512), nn.Linear(512, 128), nn.Linear(128, 5)], id="narrower"),
+    ],
+)
+def test_heads_of_other_layers_are_refused(make: Callable, tiny: Path, tmp_path: Path, layers: list[nn.Module]) -> None:
+    """A head whose code has changed since the run."""
+    settings = run_with_heads(tmp_path / "run", tiny, "sst")
+    model = make()
+    from_run, _ = take_heads(model, settings)
+    assert from_run is not None and from_run["heads"] == ["sst"]
+    model.heads["sst"].layers = nn.Sequential(nn.Dropout(0.0), *layers)
+    before = [parameter.clone() for parameter in model.parameters()]
+    with pytest.raises(UserError, match=f"^--from {tmp_path / 'run'}: its heads have other layers than .* sst$"):
+        take_heads(model, settings)
+    assert all(map(torch.equal, model.parameters(), before))
+
+
+def test_run_of_sentences_goes_on_with_pairs(make: Callable, tiny: Path, tmp_path: Path) -> None:
+    """It has no sentence encoder for joint pairs, so that of the new run is a copy of the encoder."""
+    model = make("joint")
+    before = {name: tensor.clone() for name, tensor in model.sentence_encoder.state_dict().items()}
+    from_run, _ = take_heads(model, run_with_heads(tmp_path / "run", tiny, "sst", "joint"))
+    assert from_run is not None and from_run["heads"] == ["sst"]
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.sentence_encoder.state_dict().items())
 
 
 def test_kept_outputs_are_the_latest_evaluation(make: Callable, examples: dict) -> None:

@@ -1,4 +1,4 @@
-"""One rank of several: a step of every loss, its gradients summed over the ranks and written to a file.
+"""One rank of several: a step of every loss, its gradients summed over the ranks, and scores of triplets, in a file.
 
 WORLD_SIZE=2 RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 python -m tests.tasks.contrastive.ranks FOLDER ROWS OUT
 """
@@ -25,7 +25,7 @@ from minbert.train.loop import StepContext
 from minbert.train.plan import PlannedBatch
 from pretrain_cbcl import LossSettings, TripletTrainStep
 from tasks.augment.punctuation import Punctuation
-from tasks.contrastive import consert, nli, simcse
+from tasks.contrastive import consert, nli, scoring, simcse
 from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep
 from tasks.examples import Examples, unchanged
 from tests.tasks.contrastive.conftest import ANCHORS, NEGATIVES, POSITIVES
@@ -100,7 +100,16 @@ def write(folder: str, rows: int, out: Path) -> None:
         AdamW(decay_groups(model.parameters(), 0.01), lr=1e-3).step()
         state = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
         tensors[f"{name}: hash"] = torch.tensor([*hashlib.sha256(state).digest()])
+    tensors["scores"] = first_ranks_scores(out.parent / "no-run")
     save_file(tensors, out)
+
+
+def first_ranks_scores(folder: Path) -> torch.Tensor:
+    """The scores that order three triplets, for which each rank would give others."""
+    rank = distributed.rank()
+    own = {"a": np.arange(3.0) + rank, "b": np.arange(3.0) * rank}
+    scores = scoring.of_run(folder, ("a", "b"), 3, torch.device("cpu"), lambda: own)
+    return torch.from_numpy(np.stack([scores["a"], scores["b"]]))
 
 
 if __name__ == "__main__":

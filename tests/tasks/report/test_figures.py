@@ -62,7 +62,7 @@ def test_long_curve_is_averaged_in_blocks() -> None:
     steps: dict[str, Any] = {"evaluations": [], "kept": 1, "last": 4000}
     long = figures.curve("loss", [(step, float(step % 2)) for step in range(1, 4001)], BLUE, **steps)
     blocks = figures.curve("loss", [(10 * block + 5.5, 0.5) for block in range(400)], BLUE, **steps)
-    assert long == blocks and markers(long) == 0
+    assert long == blocks and markers(long) == 0 and markers(drawings()["curve"]()) == 2
 
 
 def test_many_classes_are_shades_alone() -> None:
