@@ -8,7 +8,7 @@ command.
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -17,14 +17,14 @@ from typing import Any
 from minbert import weights
 from minbert.errors import UserError, one_of
 from minbert.files import read_optional_json, read_toml
-from minbert.train.settings import Settings, flag_name, flags_of, parse
+from minbert.train.settings import Parsed, RunSettings, Settings, flag_name, flags_of, parse
 from pretrain_cbcl import PretrainSettings
 from tasks.contrastive.consert import ConsertSettings
 from tasks.contrastive.nli import NliSettings
 from tasks.contrastive.simcse import SimcseSettings
 from tasks.presets import PRESETS
 from tasks.registry import TASKS
-from tasks.settings import MultitaskSettings
+from tasks.settings import MultitaskSettings, resolve_defaults
 
 ROOT = Path(__file__).resolve().parent.parent
 STUDIES = ROOT / "ablations" / "studies"
@@ -102,13 +102,17 @@ class Arm:
 
 def _parse(command: str, words: Sequence[str]) -> Settings:
     program, kind = COMMANDS[command]
-    return parse(kind, PRESETS, words, program=program, description="", default="").settings
+    parsed: Parsed[Any] = parse(kind, PRESETS, words, program=program, description="", default="")
+    if command == STAGE_TWO:
+        parsed = resolve_defaults(parsed)
+    settings: Settings = parsed.settings
+    return settings
 
 
 @cache
 def _preset_settings(command: str, preset: str) -> dict[str, Any]:
     """Every setting of a preset by flag name."""
-    return _parse(command, ["--preset", preset]).flat()
+    return Arm("", command, {"preset": preset}).parsed().flat()
 
 
 @dataclass(frozen=True)
@@ -191,12 +195,15 @@ class Study:
     def with_settings(self, settings: Mapping[str, Any]) -> "Study":
         """The study with settings in every arm whose command has them; `weights` also replaces measured encoders.
 
-        Raises `UserError` for a setting that no arm has or that a command refuses.
+        Raises `UserError` for a setting that no arm has, that a command refuses, or by which the arms differ.
         """
         new = _underscored(settings)
         for name in new:
-            if not any(arm.has_flag(name) for arm in self.arms.values()):
+            having = [arm for arm in self.arms.values() if arm.has_flag(name)]
+            if not having:
                 raise UserError(f"--set {name}: no arm has such a flag")
+            if len({str(arm.settings.get(name)) for arm in having if self.is_scored(arm)}) > 1:
+                raise UserError(f"--set {name}: the arms differ by it")
         arms = {}
         for name, arm in self.arms.items():
             if arm.measured:
@@ -348,7 +355,10 @@ class ArmRun:
         if not manifest:
             return False
         recorded = manifest["all_settings"]
-        settings = {**self.arm.parsed().identity(), "seed": self.seed, "data": self.data}
+        settings = {**self.arm.parsed().flat(), "seed": self.seed, "data": self.data}
+        for item in fields(RunSettings):
+            # where the run is, and how it logs
+            del settings[item.name]
         if not settings["pooler"]:
             # the run has recorded the pooler of its starting weights
             del settings["pooler"]

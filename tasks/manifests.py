@@ -84,6 +84,11 @@ def kept_rows(entry: dict[str, Any]) -> int | None:
     return entry.get("counts", {}).get("triplets")
 
 
+def are_minilm(weights: str) -> bool:
+    """Whether a folder of weights is all-MiniLM-L6-v2's, by its name."""
+    return "all-minilm-l6-v2" in weights.lower().replace("_", "-")
+
+
 def manifest_behind(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     """The manifest of the run that an encoder's folder comes from, as (its path, its content), or None.
 

@@ -11,7 +11,7 @@ CORRELATIONS = ("Pearson's r", "Spearman's rho")
 """The metrics in [-1, 1]."""
 DEV_NORM = "dev norm"
 DESCRIPTIONS = {
-    "dev_norm": ("dev norm", "mean of accuracies and (r + 1) / 2"),
+    "dev_norm": ("dev norm", "mean of the tasks' scores, r as (r + 1) / 2"),
     "sts_dev_spearman": ("STS dev", "Spearman's rho"),
     "alignment": ("alignment", "mean squared distance (lower is better)"),
     "uniformity": ("uniformity", "log mean Gaussian potential (lower is better)"),

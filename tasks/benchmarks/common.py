@@ -29,7 +29,7 @@ from minbert.ragged import Ragged
 from minbert.train.cli import Parser, require_writable, say
 from tasks.contrastive.evaluation import unit
 from tasks.intervals import interval, verdict
-from tasks.manifests import data_files, manifests_behind
+from tasks.manifests import are_minilm, data_files, manifests_behind
 from tasks.tables import Table, between, numbers, records
 
 AVERAGE = "avg."
@@ -172,7 +172,7 @@ def training_data(encoder: NamedEncoder) -> str:
         facts.append(f"trained on {', '.join(files['train'])}")
     if files["dev"]:
         facts.append(f"evaluated during training on {', '.join(files['dev'])}")
-    if "all-minilm-l6-v2" in first_weights.lower().replace("_", "-"):
+    if are_minilm(first_weights):
         facts.append(MINILM_DATA)
     return "; ".join(facts)
 

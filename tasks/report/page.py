@@ -67,7 +67,7 @@ def build(run: Run, *, texts: bool = True, resamples: int = RESAMPLES) -> str:
         lead="Multitask fine-tuning." if run.multitask else "Contrastive pre-training.",
         cards=score_cards(run.tasks, run.dev_norm, resamples),
         resamples=f"{resamples:,}",
-        by_dev_pairs=run.manifest["selection"]["by_dev_pairs"] and len(run.evaluations) > 1,
+        by_dev_pairs=selected_by_dev(run),
         first_weights=first_weights(run.folder, run.manifest),
         tables=[change_table(run)],
         facts=facts(run),
@@ -102,8 +102,8 @@ def write_ensemble(
         lead=f"Ensemble of {len(members)} runs.",
         cards=score_cards(tasks, norm, RESAMPLES),
         resamples=f"{RESAMPLES:,}",
-        by_dev_pairs=any(manifest["selection"]["by_dev_pairs"] for manifest in members.values()),
-        first_weights=first_weights(*next(iter(members.items()))),
+        by_dev_pairs=any(selected_by_dev(read_run(folder)) for folder in members),
+        first_weights=next(filter(None, (first_weights(*member) for member in members.items())), ""),
         tables=tables,
         facts=[],
         tasks=task_sections(tasks, texts=texts),
@@ -184,13 +184,17 @@ def change_table(run: Run) -> Table:
     return Table("", pd.DataFrame(rows))
 
 
+def selected_by_dev(run: Run) -> bool:
+    """Whether the weights of a run were chosen among several evaluations by its dev rows."""
+    return bool(run.manifest["selection"]["by_dev_pairs"]) and len(run.evaluations) > 1
+
+
 def first_weights(folder: Path, manifest: dict[str, Any]) -> str:
     """A note on the pre-training data of the original weights of a run; only MiniLM's is known."""
     ancestors = [ancestor for _, ancestor in manifests.manifests_behind(folder)]
     first = ancestors[-1] if ancestors else manifest
-    settings = first["all_settings"]
-    is_minilm = settings.get("weights") == "minilm" and not settings.get("encoder")
-    return _MINILM if is_minilm else ""
+    weights = (first.get("weights") or {}).get("folder", "")
+    return _MINILM if manifests.are_minilm(str(weights)) else ""
 
 
 # --- facts

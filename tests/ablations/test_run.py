@@ -77,6 +77,8 @@ def test_finished_runs_are_skipped(study: list[str], capsys: pytest.CaptureFixtu
 def test_other_settings_are_refused(study: list[str]) -> None:
     with pytest.raises(UserError, match="limit 40, now 50"):
         run(*study, "--set", "limit=50", "--dry-run")
+    with pytest.raises(UserError, match=r"--sts-dev .*, now stsb"):
+        run(*study, "--set", "sts-dev=stsb", "--dry-run")
 
 
 def test_missing_data_fails_once(tmp_path: Path) -> None:

@@ -111,6 +111,19 @@ def test_set_changes_every_arm(write: Write) -> None:
         assert arm.parsed().flat().items() >= expected.items()
 
 
+def test_what_is_compared_cannot_be_set(write: Write) -> None:
+    with pytest.raises(UserError, match="--set margin: the arms differ by it"):
+        read_study(write(STUDY)).with_settings({"margin": 0.2})
+
+
+def test_defaults_are_those_of_the_run(write: Write) -> None:
+    """Those that depend on others too: the heads alone have a learning rate of their own."""
+    text = STUDY.replace('"sts_dev_spearman"', '"dev_norm"').replace("pretrain_cbcl", "multitask_train")
+    text = text.replace("margin = 0.1", 'fine-tune-mode = "last-linear-layer"').replace("margin = 0.3", "")
+    arms = read_study(write(text.replace('"sample"', '"default"'))).arms
+    assert [arm.parsed().flat()["lr"] for arm in arms.values()] == [1e-3, 1e-5]
+
+
 # the presets that are the project's own choice, and no paper's
 OWN_PRESETS = {"minilm", "consert-tuned", "best", "best-bert", "cross-encoder", "intermediate", "default"}
 

@@ -95,6 +95,21 @@ def test_ensemble_without_texts(runs: list[Path], tmp_path: Path) -> None:
         assert line.split("\t")[2] not in text
 
 
+def test_page_says_how_checkpoints_were_chosen(runs: list[Path], tmp_path: Path) -> None:
+    sentence = "The checkpoint was chosen on the same rows."
+    members = []
+    for run, steps in zip(runs, ([4], [4], [4, 8]), strict=True):
+        member = tmp_path / run.name
+        shutil.copytree(run, member)
+        rows = [json.dumps({"kind": "evaluation", "step": step}) for step in steps]
+        (member / "metrics.jsonl").write_text("\n".join(rows) + "\n")
+        members.append(str(member))
+    for chosen, number in ((False, 1), (True, 2)):
+        out = tmp_path / f"ensemble-{chosen}"
+        ensemble.main([members[0], members[number], "--out", str(out)])
+        assert (sentence in (out / "report.html").read_text()) == chosen
+
+
 def test_members_must_be_alike(runs: list[Path], tiny: Path, tmp_path: Path) -> None:
     def message(*arguments: Path | str) -> str:
         with pytest.raises(UserError) as raised:

@@ -43,7 +43,7 @@ def finished_run(
             weights.save(run / "encoder", model.encoder.state_dict(), config, tokenizer, pooler)
         checkpoint.save(run / "checkpoints", step, model, AdamW(model.parameters(), lr=1e-3), {})
     (run / "manifest.json").write_text(json.dumps({"all_settings": settings, "precision": "fp32", "data": {}, **more}))
-    (run / "scores.json").write_text(json.dumps({"step": 4}))
+    (run / "scores.json").write_text(json.dumps({"step": 4, "tasks": {}}))
     return run
 
 

