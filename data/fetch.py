@@ -17,7 +17,7 @@ from urllib.parse import quote
 import pooch
 
 from minbert.errors import UserError
-from minbert.files import sha256_of, write_json
+from minbert.files import read_optional_json, sha256_of, write_json
 
 SOURCES = Path(__file__).with_name("sources.toml")
 SHA256_LENGTH = 64  # hexadecimal digits
@@ -178,6 +178,10 @@ def fetch_set(name: str, data: Path, year: int) -> bool:
     scratch = folder / ".download"
     print(f"{name} -> {folder}")
     shutil.rmtree(scratch, ignore_errors=True)  # of a command that was stopped
+    # a part that is there already may have come from another source than its first
+    sources = {}
+    for entry in read_optional_json(folder / "manifest.json").get("files", []):
+        sources[entry["path"], entry["sha256"]] = entry["source"]
     files = []
     missing = []
     partial = []
@@ -194,7 +198,9 @@ def fetch_set(name: str, data: Path, year: int) -> bool:
             partial.append(part.name)
         print(f"  {part.name}: {state}\n    licence: {part.licence}\n    cite: {part.citation}")
         for path in source.files:
-            entry = {"path": path, "sha256": sha256_of(folder / path), "source": source.url or source.archive}
+            sha256 = sha256_of(folder / path)
+            address = sources.get((path, sha256), source.url or source.archive)
+            entry = {"path": path, "sha256": sha256, "source": address}
             files.append(entry | {"part": part.name, "licence": part.licence, "citation": part.citation})
     shutil.rmtree(scratch, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)

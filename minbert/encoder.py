@@ -18,7 +18,7 @@ from tqdm import tqdm
 from minbert import modules, pooling, weights
 from minbert.attention import in_length_order
 from minbert.bert import BertModel
-from minbert.errors import UserError, one_of, reason, short_repr
+from minbert.errors import UserError, format_list, one_of, reason, short_repr
 from minbert.fast import accelerate, packed_weights
 from minbert.modules import Pipeline
 from minbert.precision import autocast, choose, default_device
@@ -161,11 +161,13 @@ class Encoder:
     def save(self, folder: str | Path) -> None:
         """Write a folder that `load`, transformers and sentence-transformers open.
 
-        An encoder in `folder` is replaced. Raises `UserError` if it holds anything else.
+        An encoder in `folder` is replaced. Raises `UserError` if the folder holds anything else.
         """
         folder = Path(folder)
-        if folder.is_dir() and any(folder.iterdir()) and not (folder / "config.json").is_file():
-            raise UserError(f"{folder}: holds no encoder, and would be replaced: choose another folder")
+        if folder.is_dir():
+            others = sorted(path.name for path in folder.iterdir() if not weights.OWN_FILES.fullmatch(path.name))
+            if others:
+                raise UserError(f"{folder}: {format_list(others)} would be deleted: choose another folder")
         pipeline = replace(self.pipeline, max_length=self.max_length)
         state = self.model.state_dict()
         weights.save(folder, state, self.model.config, self.tokenizer, self.pooler, pipeline)
@@ -212,7 +214,8 @@ class Encoder:
     ) -> np.ndarray | Tensor:
         """Vectors of N sentences: float32 [N, D], or [D] for a single string. The names are sentence-transformers'.
 
-        `batch_size` is the largest number of sentences in a batch; else batches are filled to a number of tokens.
+        `batch_size` is the largest number of sentences in a batch, which in any case has at most 2,048 tokens on the
+        CPU and 32,768 elsewhere.
         `normalize_embeddings` scales vectors to length 1, or does not, whatever the folder says.
         `convert_to_tensor` returns a tensor on the encoder's device, not a NumPy array.
         `prompt` is a text to put before every sentence, `prompt_name` one that the folder names.
@@ -264,7 +267,7 @@ class Encoder:
     def similarity(self, a: Vectors, b: Vectors) -> Tensor:
         """Cosine similarity of every vector of `a` [N, D] and of `b` [M, D]: [N, M]; [D] counts as [1, D].
 
-        Texts are encoded first.
+        Texts are encoded first. It is the cosine whatever function of similarity the folder names.
         """
         return self._unit_rows(a) @ self._unit_rows(b).T
 

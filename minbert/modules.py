@@ -109,6 +109,7 @@ class Pipeline:
     default_prompt_name: str | None = None
     pools_prompt: bool = True  # whether the pooling includes the tokens of a prompt
     truncate_dim: int | None = None  # first dimensions of a vector that are kept
+    similarity_fn_name: str | None = None  # for sentence-transformers; `Encoder.similarity` is the cosine
 
     @property
     def normalizes(self) -> bool:
@@ -165,6 +166,7 @@ def read_pipeline(folder: Path) -> Pipeline:
         default_prompt_name=settings.get("default_prompt_name"),
         pools_prompt=pooling.get("include_prompt", True),
         truncate_dim=settings.get("truncate_dim"),
+        similarity_fn_name=settings.get("similarity_fn_name"),
     )
 
 

@@ -55,6 +55,11 @@ _OURS = {theirs: ours for ours, theirs in NAMES.items()}
 _IGNORED = re.compile(r"(embeddings\.)?position_ids|cls\.(predictions|seq_relationship)\..+")
 _OLD = {"gamma": "weight", "beta": "bias"}  # in checkpoints of the first versions
 _MOST_PROBLEMS = 10  # listed in one message
+# The files and folders that `save` writes.
+OWN_FILES = re.compile(
+    r"(config|tokenizer|tokenizer_config|modules|sentence_bert_config|config_sentence_transformers|minbert)\.json"
+    r"|model\.safetensors|vocab\.txt|\d+_(WeightedLayerPooling|Pooling|Dense|LayerNorm|Normalize)"
+)
 _VERSION = 3  # of the folders that `_open_with_transformers` keeps
 
 
@@ -218,6 +223,7 @@ def _write_modules(
         "prompts": pipeline.prompts,
         "default_prompt_name": pipeline.default_prompt_name,
         "truncate_dim": pipeline.truncate_dim,
+        "similarity_fn_name": pipeline.similarity_fn_name,
     }
     write_json(folder / "config_sentence_transformers.json", settings)
 

@@ -1,10 +1,7 @@
 """Dropout with 16 random bits per element, on the CPU several times as fast as torch's."""
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 _LEVELS = 1 << 16  # of a 16-bit number
 
@@ -34,29 +31,10 @@ class FastDropout(nn.Dropout):
         return x * keep_factors(x, self.p)
 
     def add(self, residual: Tensor, x: Tensor) -> Tensor:
-        """residual + forward(x), in the dtype of `residual`."""
+        """residual + forward(x), in the dtype of `residual`, to which `x` is cast: sums of mixed dtypes are slow."""
         if not self._is_fast(x):
-            # cast first: sums of mixed dtypes are slow
             return residual + super().forward(x).to(residual.dtype)
-        added: Tensor = _AddDropped.apply(residual, x, self.p)  # type: ignore[no-untyped-call]
-        return added
+        return torch.addcmul(residual, x.to(residual.dtype), keep_factors(residual, self.p))
 
     def _is_fast(self, x: Tensor) -> bool:
         return self.training and 0.0 < self.p < 1.0 and x.device.type == "cpu"
-
-
-class _AddDropped(torch.autograd.Function):
-    """residual + dropout(x) in one pass over memory, instead of separate operations of mixed dtypes."""
-
-    @staticmethod
-    def forward(ctx: Any, residual: Tensor, x: Tensor, p: float) -> Tensor:
-        factors = keep_factors(residual, p)
-        ctx.save_for_backward(factors)
-        ctx.dtype = x.dtype
-        return torch.addcmul(residual, x.to(residual.dtype), factors)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
-        (factors,) = ctx.saved_tensors
-        return gradient, (gradient * factors).to(ctx.dtype), None

@@ -87,6 +87,10 @@ def test_member_after_failed_source(url: str, tmp_path: Path, monkeypatch: pytes
     )
     assert fetch.fetch_set("any", tmp_path, 2024)
     assert (tmp_path / "set" / "a" / "one.txt").read_bytes() == CONTENT
+    # the file is there now, so the first source would do; it still comes from the second
+    assert fetch.fetch_set("any", tmp_path, 2024)
+    manifest = json.loads((tmp_path / "set" / "manifest.json").read_text())
+    assert manifest["files"][0]["source"] == f"{url}/set.zip"
 
 
 def test_files_without_hash_are_few() -> None:

@@ -184,9 +184,12 @@ def test_encoder_replaces_only_an_encoder(tiny: Path, tmp_path: Path) -> None:
     encoder.model.save_pretrained(tmp_path / "saved")
     Encoder.load(tmp_path / "saved")
     encoder.save(tmp_path / "saved")
-    (tmp_path / "notes.txt").touch()
-    with pytest.raises(UserError, match="holds no encoder, and would be replaced"):
-        encoder.save(tmp_path)
+    notes = tmp_path / "saved" / "README.md"
+    notes.touch()
+    for folder in (tmp_path, notes.parent):
+        with pytest.raises(UserError, match=r"(saved|README\.md)' would be deleted"):
+            encoder.save(folder)
+    assert notes.exists()
 
 
 def test_prompt_outside_pooling_is_refused(tiny: Path, tmp_path: Path) -> None:

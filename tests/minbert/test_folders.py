@@ -232,6 +232,7 @@ KINDS: list[Kind] = [
     ("0_Transformer", old_layout, {}),
     ("do_lower_case in sentence_bert_config.json", lowercased, {}),
     ("default prompt", library, {"prompts": {"query": "The cat: "}, "default_prompt_name": "query"}),
+    ("similarity by the dot product", library, {"similarity_fn_name": "dot"}),
     ("pickled Dense", pickled_dense, {}),
     ("weights of the last two layers", layers, {"weights": (1.0, 1.0)}),
     ("saved here, then there: pooler", saved_again, {"pooler": "pooler"}),
@@ -256,6 +257,7 @@ def assert_equal_vectors(folder: Path) -> None:
     mine.save(folder.with_name("saved"))
     again = SentenceTransformer(str(folder.with_name("saved")), device="cpu")
     np.testing.assert_allclose(again.encode(TEXTS), expected, atol=1e-5, rtol=0)
+    assert again.similarity_fn_name == theirs.similarity_fn_name
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind[0])

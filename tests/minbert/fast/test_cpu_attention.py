@@ -13,12 +13,11 @@ from minbert.fast.cpu_attention import two_products
 RAGGED = Ragged.from_lists([[1] * length for length in (6, 2, 6, 1, 3, 3)])
 
 
-@pytest.mark.parametrize("queries", [len(RAGGED.ids), len(RAGGED)])
 @pytest.mark.parametrize("scale", [1, 20, 200])
 @torch.inference_mode()
-def test_products_equal_the_formula(queries: int, scale: int) -> None:
+def test_products_equal_the_formula(scale: int) -> None:
     """A scale of 200 gives scores whose exponentials are too large for a number, and others that are 0."""
-    query = torch.randn(queries, 3, 8) * scale
+    query = torch.randn(len(RAGGED.ids), 3, 8) * scale
     key = torch.randn(len(RAGGED.ids), 3, 8)
     value = torch.randn(len(RAGGED.ids), 3, 8)
     attended = two_products(query, key, value, RAGGED)
