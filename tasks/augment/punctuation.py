@@ -1,8 +1,8 @@
 """Insert punctuation marks into a sentence, to change its length but not its meaning (EdaCSE, section 3.3).
 
-The number of marks is uniform in 1..K (EdaCSE, section 5.2). A mark is inserted directly after a word, possibly the
-last one, as in the paper's Table 2. In Chinese text every character is a word, as for BERT's tokenizer. The paper says
-only "randomly": here each mark and its offset are chosen independently and uniformly, so an offset may get several.
+From 1 to K marks are inserted (EdaCSE, section 5.2), each directly after a word, possibly the last one, as in the
+paper's Table 2. In Chinese text every character is a word, as for BERT's tokenizer. The paper says only "randomly":
+here the number of marks, each mark and its offset are chosen independently and uniformly, so an offset may get several.
 """
 
 import re

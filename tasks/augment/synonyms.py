@@ -48,7 +48,7 @@ class SynonymSettings:
     synonyms_senses: Literal["first", "all"] = flag(
         "first",
         "first = synonyms of a word's most frequent sense, which keep its meaning; all = of every sense in WordNet, "
-        "and phrases: they reach more than twice as many words",
+        "and phrases: they reach twice as many words (with 3, half as many again)",
     )
 
     def __post_init__(self) -> None:

@@ -6,8 +6,9 @@ python -m tasks.contrastive.consert --preset consert-joint --run-dir runs/joint
 
 import math
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from minbert.errors import UserError
 from minbert.train import cli, plan, start
 from minbert.train.loop import StepContext
 from minbert.train.plan import PlannedBatch
-from minbert.train.settings import flag, names_in, parse, require_range
+from minbert.train.settings import flag, flag_name, names_in, parse, require_range
 from minbert.train.start import OpenRun
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files, write_replacements
 from tasks.contrastive import corpora, losses, nli
@@ -89,6 +90,14 @@ class ConsertSettings(StageOneSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.training.require_negatives()
+
+    def check_overrides(self, overrides: Mapping[str, Any]) -> None:
+        """Raises `UserError` for a flag of the other objective."""
+        objective = self.loss.objective
+        others = ("alpha", "nli_pairs") if objective == "views" else ("texts", "keep_duplicates")
+        for name in others:
+            if name in overrides:
+                raise UserError(f"{flag_name(name)} does not belong to --objective {objective}")
 
 
 @dataclass(frozen=True)

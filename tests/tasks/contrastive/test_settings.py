@@ -123,16 +123,18 @@ def test_mistake_names_the_flag(command: str, words: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("command", "words", "message"),
     [
-        ("--objective triplet --temperature 0.1", "--temperature belongs to --objective nt-xent"),
-        ("--loss-margin 2", "--loss-margin belongs to --objective triplet"),
-        ("--preset", "--preset"),
+        (PRETRAIN, "--objective triplet --temperature 0.1", "--temperature belongs to --objective nt-xent"),
+        (PRETRAIN, "--loss-margin 2", "--loss-margin belongs to --objective triplet"),
+        (PRETRAIN, "--preset", "--preset"),
+        (CONSERT, "--preset consert-joint --texts a.txt", "--texts does not belong to --objective joint"),
+        (CONSERT, "--alpha 0.5", "--alpha does not belong to --objective views"),
     ],
 )
-def test_flag_without_use_or_value(words: str, message: str) -> None:
+def test_flag_without_use_or_value(command: str, words: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        settings_of(PRETRAIN, *words.split())
+        settings_of(command, *words.split())
 
 
 def test_next_command_starts_from_the_run(tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
