@@ -6,6 +6,7 @@ the numbers of the tables. Differences and their intervals are those of `tasks.c
 
 import json
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -288,7 +289,11 @@ def provenance(runs: Sequence[ArmRun]) -> dict[str, Any]:
         for name, value in manifest["settings"].items():
             if name.startswith("data ") and value not in hashes.setdefault(name.removeprefix("data "), []):
                 hashes[name.removeprefix("data ")].append(value)
-        counts = ", ".join(f"{name} {count:,}" for name, count in manifest["training_rows"].items())
+        of_tasks = manifest["training_rows"]
+        counts = ", ".join(f"{name} {count:,}" for name, count in of_tasks.items())
+        if list(of_tasks) == ["nli"]:
+            # stage one's name for its only loss, whatever its texts
+            counts = f"{of_tasks['nli']:,}"
         if counts not in rows:
             rows.append(counts)
         environment = manifest["environment"]
@@ -334,9 +339,13 @@ def markdown(study: Study, rows: pd.DataFrame, about: Mapping[str, Any], *, figu
         machines.append(", ".join(f"{key} {value}" for key, value in machine.items()))
     hashes = []
     for name, values in about["data_sha256"].items():
-        hashes.append(f"- {name}: `{', '.join(values)}`")
+        hashes.append(f"- {name}: `{', '.join(value[:12] for value in values)}`")
     seeds = ", ".join(map(str, about["seeds"]))
-    parts += [_NOTE, f"Seeds {seeds}. Made with: {'; '.join(machines)}.", "SHA-256 of the data:"]
+    parts += [
+        _NOTE,
+        f"Seeds {seeds}. Made with: {'; '.join(machines)}.",
+        "SHA-256 of the data, its first 12 digits (table.json has all):",
+    ]
     parts.append("\n".join(hashes))
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
@@ -423,7 +432,7 @@ def draw(study: Study, rows: pd.DataFrame) -> bytes | None:
         return None
     ends = ["difference", "low", "high", "row_low", "row_high"]
     arms[ends] *= score.times
-    with charts.page_svg(340, 112 + 26 * len(arms)) as (axes, svg):
+    with charts.page_svg(340, 126 + 26 * len(arms)) as (axes, svg):
         for y, row in arms.iterrows():
             if not math.isnan(row["row_low"]):
                 axes.plot([row["row_low"], row["row_high"]], [y, y], color=BLUE, linewidth=7, alpha=0.3)
@@ -437,11 +446,14 @@ def draw(study: Study, rows: pd.DataFrame) -> bytes | None:
         axes.set(xlim=(-widest, widest), ylim=(len(arms) - 0.5, -0.5))
         labels = []
         for name in arms["group"]:
-            labels.append(name if len(name) <= 24 else f"{name[:23]}…")
+            labels.append(name if len(name) <= 30 else f"{name[:29]}…")
         axes.set_yticks(range(len(arms)), labels)
         axes.locator_params(axis="x", nbins=3)
         axes.grid(visible=False)
-        label = f"{score.title}: difference to {study.baseline},\n95% over seeds (thin) and over dev rows (thick)"
+        intervals = "over seeds"
+        if arms["row_low"].notna().any():
+            intervals = "over seeds (thin) and over dev rows (thick)"
+        label = f"{score.title}: difference to {study.baseline} with 95% intervals {intervals}"
         # of the figure, which is wider than the axes
-        axes.figure.supxlabel(label, fontsize=11, color=charts.QUIET)
+        axes.figure.supxlabel(textwrap.fill(label, 58), fontsize=11, color=charts.QUIET)
     return svg.getvalue()

@@ -15,8 +15,8 @@ DESCRIPTIONS = {
     "sts_dev_spearman": ("STS dev", "Spearman's rho"),
     "alignment": ("alignment", "mean squared distance (lower is better)"),
     "uniformity": ("uniformity", "log mean Gaussian potential (lower is better)"),
-    "triplet_accuracy": ("triplet accuracy", "share with cos(a, p) > cos(a, n)"),
-    "frozen_loss": ("frozen loss", "mean NT-Xent without dropout (nats, lower is better)"),
+    "triplet_accuracy": ("triplet accuracy", "share of training triplets with cos(a, p) > cos(a, n)"),
+    "frozen_loss": ("frozen loss", "NT-Xent of training triplets (nats, lower is better)"),
     "last_epoch_loss": ("last epoch's training loss", "mean (lower is better)"),
 }
 """Title and unit of the metrics that evaluations and studies record."""

@@ -66,7 +66,9 @@ class ModelSettings:
     hidden_dropout_prob: float = flag(0.3, "dropout in the heads")
     fine_tune_mode: Literal["last-linear-layer", "full-model"] = flag("full-model", "what is trained")
     option: Literal["", "pretrain", "finetune"] = flag(
-        "", "older form of --fine-tune-mode: pretrain = last-linear-layer, finetune = full-model"
+        "",
+        "older form of --fine-tune-mode: pretrain = last-linear-layer, finetune = full-model",
+        metavar="{pretrain,finetune}",
     )
 
     def __post_init__(self) -> None:

@@ -146,7 +146,7 @@ class Progress:
         return f"{self._plan.epoch_of(latest) + 1}/{len(self._plan.lengths)}"
 
     def _format_losses(self, means: Mapping[str, float]) -> str:
-        """For example `loss quora 0.612 sst 1.203`, or `loss 2.031  accuracy 0.400` for one task."""
+        """For example `loss quora 0.6120 sst 1.2030`, or `loss 2.0310  accuracy 0.4000` for one task."""
         kinds = []
         for kind in ("loss", "accuracy"):
             values = []

@@ -28,9 +28,7 @@ from minbert.train import cli
 
 def flag(default: Any, text: str, **options: Any) -> Any:
     """A field of a group: its default and its help; `options` are those of argparse, such as `metavar`."""
-    if default is False:
-        options.setdefault("metavar", "true|false")
-    elif isinstance(default, int | float) and not isinstance(default, bool):
+    if isinstance(default, int | float) and not isinstance(default, bool):
         options.setdefault("metavar", "N" if isinstance(default, int) else "X")
     return field(default=default, metadata={"help": text.replace("%", "%%"), **options})
 
@@ -304,6 +302,8 @@ class _Parser(HfArgumentParser):
             option = action.option_strings[-1]
             if option.startswith("--no-"):
                 action.help = f"turns off --{option.removeprefix('--no-')}"
+            elif action.nargs == "?" and action.metavar is None:
+                action.metavar = "true|false"
 
     def error(self, message: str) -> NoReturn:
         """Raises `UserError`."""

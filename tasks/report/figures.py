@@ -108,7 +108,7 @@ def evaluation_curves(run: Run) -> list[Curve]:
         names |= dict.fromkeys(row)
     curves = []
     for name in names:
-        if name in _NOT_METRICS:
+        if name in _NOT_METRICS or (name == "dev_norm" and len(run.tasks) == 1):
             continue
         values = points(run.evaluations, name)
         before = run.changes.get(name, {}).get("before")

@@ -65,7 +65,8 @@ def build(run: Run, *, texts: bool = True, resamples: int = RESAMPLES) -> str:
         run=run,
         name=run.name,
         lead="Multitask fine-tuning." if run.multitask else "Contrastive pre-training.",
-        cards=score_cards(run.tasks, run.dev_norm, resamples),
+        # the dev norm of a single task says the same as its score
+        cards=score_cards(run.tasks, run.dev_norm if len(run.tasks) > 1 else None, resamples),
         resamples=f"{resamples:,}",
         by_dev_pairs=selected_by_dev(run),
         first_weights=first_weights(run.folder, run.manifest),
@@ -210,7 +211,8 @@ def facts(run: Run) -> list[tuple[str, str]]:
     begun = sessions[0]["started"]  # in local time, with its offset to UTC at the end
     started = f"{begun[:10]} {begun[11:16]} {begun[19:]}"
     if len(sessions) > 1:
-        started += f", resumed {len(sessions) - 1} ×"
+        count = len(sessions) - 1
+        started += ", resumed once" if count == 1 else f", resumed {count} times"
     rows = [
         ("wall time", duration(sum(session["seconds"] for session in sessions))),
         ("device", f"{manifest['environment']['device']}, {manifest['precision']}"),

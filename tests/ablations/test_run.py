@@ -60,7 +60,8 @@ def test_tables_hold_the_scores(study: list[str]) -> None:
     scores = json.loads((folder / "0.05" / "seed-1" / "scores.json").read_text())
     values = pd.DataFrame(**content["values"]).set_index(["group", "metric"])["value"]
     assert values["0.05", "sts_dev_spearman"] == pytest.approx(scores["sts_dev_spearman"]["after"], abs=1e-6)
-    assert "| 0.05 (baseline) | 2 of 2 | 1 |" in (folder / "table.md").read_text()
+    text = (folder / "table.md").read_text()
+    assert "| 0.05 (baseline) | 2 of 2 | 1 |" in text and "Training rows: 40." in text
 
 
 def test_failed_run_is_listed(study: list[str]) -> None:

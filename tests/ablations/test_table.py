@@ -4,6 +4,7 @@ python -m pytest --import-mode=importlib tests/ablations/test_table.py
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,17 @@ def test_table_shows_paper_and_difference() -> None:
     assert "Training rows: nli 2,000." in lines
     figure = table.draw(study, table.summarise(study, values, []))
     assert figure is not None and b"<svg" in figure
+
+
+def test_label_fits_the_figure() -> None:
+    """That of the dev norm is the longest."""
+    study = read_study("sampling")
+    values = frame_of(("round-robin", 1, "dev_norm", 0.70), ("sequential", 1, "dev_norm", 0.61))
+    figure = table.draw(study, table.summarise(study, values, []))
+    assert figure is not None
+    lines = re.findall(r"<text[^>]*>([^<]*)</text>", figure.decode())
+    assert any("difference to round-robin" in line for line in lines)
+    assert max(map(len, lines)) <= 58
 
 
 def test_step_0_is_not_trained(tmp_path: Path) -> None:

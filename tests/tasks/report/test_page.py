@@ -118,7 +118,7 @@ def test_sessions_of_a_manifest_are_summed(multitask: MakeRun) -> None:
     folder = multitask()
     session = read_run(folder).manifest["sessions"][0]
     facts = dict(page.facts(change_manifest(folder, sessions=[session, session | {"seconds": 60.0}])))
-    assert facts["wall time"] == "1 min 09 s" and "resumed 1" in facts["started"]
+    assert facts["wall time"] == "1 min 09 s" and "resumed once" in facts["started"]
 
 
 def test_command_writes_one_file(multitask: MakeRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
