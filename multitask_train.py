@@ -46,14 +46,7 @@ def train(run: OpenRun[MultitaskSettings]) -> None:
     paths = record.prediction_paths(tasks, settings)
     files = splits.find_splits(tasks, settings, paths)
     resources = synonym_files(settings)
-    flag = "--weights"
-    source = settings.encoder.weights
-    if settings.encoder.encoder:
-        flag = "--encoder"
-        source = settings.encoder.encoder
-    if settings.encoder.from_run:
-        flag = "--from"
-        source = settings.encoder.from_run
+    flag, source = settings.encoder.starting_point()
     origin = manifests.describe_run(expand_user(source))
     initial = start.load_initial_encoder(settings.encoder, run.device, source=source, flag=flag, origin=origin)
     data = splits.read(tasks, files, settings, initial.tokenizer, initial.max_length)

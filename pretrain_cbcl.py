@@ -14,7 +14,6 @@ from typing import Any, Literal
 import tasks  # noqa: F401  before torch, which then reads what it sets
 
 # isort: split
-import numpy as np
 import torch
 from safetensors.numpy import save
 from torch import Tensor
@@ -26,6 +25,7 @@ from minbert.train import cli, distributed, plan, start
 from minbert.train.plan import PlannedBatch
 from minbert.train.settings import DataSettings, flag, parse, require_range
 from minbert.train.start import OpenRun
+from tasks import difficulty
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files, write_replacements
 from tasks.contrastive import curriculum, losses, scoring, triplets
 from tasks.contrastive.curriculum import CurriculumSettings
@@ -106,7 +106,8 @@ class PretrainSettings(StageOneSettings):
             raise UserError("--difficulty task and --difficulty-run RUN belong together")
 
     def check_overrides(self, overrides: Mapping[str, Any]) -> None:
-        """Raises `UserError` for a flag of another loss."""
+        """Raises `UserError` for a flag that has no effect."""
+        super().check_overrides(overrides)
         objective = self.loss.objective
         if objective == "nt-xent" and "loss_margin" in overrides:
             raise UserError("--loss-margin belongs to --objective triplet or margin, not nt-xent")
@@ -125,8 +126,9 @@ class TripletTrainStep(ContrastiveTrainStep):
         anchor, positive, *hard_negatives = vectors.chunk(len(self.columns))
         negative = hard_negatives[0] if hard_negatives else None
         if self.loss_settings.objective == "nt-xent":
-            logits = losses.candidate_logits(anchor, positive, negative, self.loss_settings.temperature)
-            return losses.loss_and_accuracy(logits)
+            inputs = (anchor, positive, negative, self.loss_settings.temperature)
+            loss = losses.nt_xent(*inputs)
+            return {"loss": loss, "accuracy": losses.nearest_share(losses.candidate_logits(*inputs))}
         assert negative is not None, "find_data has refused rows without a hard negative"
         margin = self.loss_settings.loss_margin
         if self.loss_settings.objective == "triplet":
@@ -179,8 +181,6 @@ def train(run: OpenRun[PretrainSettings]) -> None:
     resources = dict(synonym_files(options))
     difficulty_run = expand_user(options.files.difficulty_run)
     if options.files.difficulty_run:
-        from tasks import difficulty  # stage two's tasks and model, which no other run of this script needs
-
         resources |= difficulty.input_files(difficulty_run)
     initial = start.load_initial_encoder(options.encoder, run.device)
     rows_read = triplets.read(files, options.data.per_premise, initial.tokenizer, initial.max_length)
@@ -188,17 +188,13 @@ def train(run: OpenRun[PretrainSettings]) -> None:
 
     # score them with the starting encoder, sort them into easy, semi-hard and hard, pace them over the epochs
     rows = plan.random_subset(len(data.train), options.data.limit, training.seed)
-
-    def score() -> dict[str, np.ndarray]:
-        if options.curriculum.difficulty == "task":
-            return {curriculum.TASK_LOSS: difficulty.similarity_losses(difficulty_run, data.train, rows)}
-        scorer = Encoder(initial.model, initial.tokenizer, initial.pooler, precision=run.precision)
-        return scoring.similarities(scorer, data.train, initial.sha256, rows)
-
     scores = {}
     if options.curriculum.by_difficulty:
-        names = options.curriculum.score_names
-        scores = scoring.of_run(run.folder.path, names, len(rows), run.device, score)
+        scorer = Encoder(initial.model, initial.tokenizer, initial.pooler, precision=run.precision)
+        score = partial(scoring.similarities, scorer, data.train, initial.sha256, rows)
+        if options.curriculum.difficulty == "task":
+            score = partial(difficulty.similarity_losses, difficulty_run, data.train, rows)
+        scores = scoring.of_run(run.folder.path, options.curriculum.score_names, len(rows), run.device, score)
     order, groups = curriculum.sort(options.curriculum, rows, scores, training.seed)
     texts = sentence_numbers(data.train) if training.unique_batches else None
     paced = curriculum.pace(options.curriculum, training, order, groups, texts)

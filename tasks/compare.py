@@ -186,8 +186,8 @@ def summary(frame: pd.DataFrame, baseline: str) -> pd.DataFrame:
     Welch's of two samples (`pairs` is 0). All are NaN where undefined.
     """
     rows = []
-    for (group, metric), every in frame.groupby(["group", "metric"], sort=False):
-        values = every.dropna(subset="value")
+    for (group, metric), of_metric in frame.groupby(["group", "metric"], sort=False):
+        values = of_metric.dropna(subset="value")
         row = {
             "group": group,
             "metric": metric,
@@ -295,9 +295,15 @@ def as_frame(groups: Mapping[str, Sequence[Run]]) -> pd.DataFrame:
             if run.multitask:
                 scores[DEV_NORM] = run.dev_norm
             for metric, score in scores.items():
-                row = {"group": group, "run": run.name, "seed": _seed(run), "metric": metric, "value": score}
-                rows.append(row)
-    return pd.DataFrame(rows, columns=["group", "run", "seed", "metric", "value"]).astype({"value": float})
+                row = {"group": group, "run": run.name, "seed": _seed(run), "step": _step(run)}
+                rows.append(row | {"metric": metric, "value": score})
+    columns = ["group", "run", "seed", "step", "metric", "value"]
+    return pd.DataFrame(rows, columns=columns).astype({"value": float})
+
+
+def _step(run: Run) -> str:
+    """The step of the weights that are scored, of all steps of the run."""
+    return f"{run.kept_step:,} of {run.scores['last_step']:,}"
 
 
 def score_table(groups: Mapping[str, Sequence[Run]], summary: pd.DataFrame) -> Table:
@@ -305,6 +311,7 @@ def score_table(groups: Mapping[str, Sequence[Run]], summary: pd.DataFrame) -> T
     rows = []
     for group, runs in groups.items():
         row = {"run": group, "seed": ", ".join(str(_seed(run)) for run in runs)}
+        row["step"] = "; ".join(dict.fromkeys(map(_step, runs)))
         for metric in summary["metric"].unique():
             cell = summary[(summary["group"] == group) & (summary["metric"] == metric)]
             row[metric] = mean_text(cell.iloc[0]) if len(cell) else MISSING
@@ -312,13 +319,13 @@ def score_table(groups: Mapping[str, Sequence[Run]], summary: pd.DataFrame) -> T
     notes = []
     if (summary["seeds"] > 1).any():
         notes.append("± is the standard deviation over seeds.")
-    return Table("Scores on the dev rows", pd.DataFrame(rows), tuple(notes), left=2)
+    return Table("Scores on the dev rows", pd.DataFrame(rows), tuple(notes), left=3)
 
 
 def run_table(frame: pd.DataFrame) -> Table:
-    """A row for each run of `as_frame`: its seed, and its scores."""
-    rows = wide(frame.assign(seed=frame["seed"].astype(str)), ["run", "seed"], "metric", 4)
-    return Table("Scores of each run", rows, left=2)
+    """A row for each run of `as_frame`: its seed, its step, and its scores."""
+    rows = wide(frame.assign(seed=frame["seed"].astype(str)), ["run", "seed", "step"], "metric", 4)
+    return Table("Scores of each run", rows, left=3)
 
 
 def setting_table(groups: Mapping[str, Sequence[Run]]) -> Table:

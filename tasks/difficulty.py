@@ -10,12 +10,13 @@ from minbert.train import checkpoint
 from minbert.train.run import InputFiles
 from minbert.train.settings import names_in
 from tasks import predict
+from tasks.contrastive.curriculum import TASK_LOSS
 from tasks.examples import Examples
 from tasks.manifests import fine_tuned
 
 
-def similarity_losses(run: Path, triplets: Examples, rows: np.ndarray) -> np.ndarray:
-    """The squared errors of the head on some `rows` of triplets: float64 [N].
+def similarity_losses(run: Path, triplets: Examples, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """`TASK_LOSS` of some `rows` of triplets, the squared errors of the head: float64 [N].
 
     (5 - s(anchor, positive))^2 + s(anchor, negative)^2, where s is the similarity from 0 to 5 that the head predicts:
     on this scale a positive should be equivalent to the anchor and a hard negative unrelated.
@@ -24,8 +25,7 @@ def similarity_losses(run: Path, triplets: Examples, rows: np.ndarray) -> np.nda
     text = triplets.cache.text
     similar = predictor.predict("sts", [(text(row, 0), text(row, 1)) for row in rows])
     unrelated = predictor.predict("sts", [(text(row, 0), text(row, 2)) for row in rows])
-    losses: np.ndarray = (5 - similar) ** 2 + unrelated**2
-    return losses
+    return {TASK_LOSS: (5 - similar) ** 2 + unrelated**2}
 
 
 def input_files(run: Path) -> InputFiles:

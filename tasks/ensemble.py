@@ -117,13 +117,13 @@ def table(content: Mapping[str, Any]) -> Table:
     """A row for each member, and one for the ensemble."""
     rows = []
     for name, result in [*content["members"].items(), ("ensemble", content)]:
-        row = {"run": name}
+        row = {"run": name, "step": f"{result['step']:,}" if "step" in result else MISSING}
         for task, report in result["tasks"].items():
             row[task] = number(report["score"], 4, missing="undefined")
         row[metrics.DEV_NORM] = number(result["dev_norm"], 4)
         row["95% interval"] = result["interval"].text(4) if result["interval"] else MISSING
         rows.append(row)
-    return Table("Dev scores", pd.DataFrame(rows))
+    return Table("Dev scores", pd.DataFrame(rows), left=2)
 
 
 def differences(ensemble: Member, members: Sequence[Member]) -> Table:
@@ -164,7 +164,9 @@ def main(arguments: list[str] | None = None) -> None:
         members.append(load(run, name, options.data))
     ensemble = average(members)
     content = scores(ensemble)
-    content["members"] = {member.name: scores(member) for member in members}
+    content["members"] = {}
+    for run, member in zip(options.runs, members, strict=True):
+        content["members"][member.name] = {"step": manifests.fine_tuned(run)[1]["step"], **scores(member)}
 
     # write
     rows = dict(ensemble.rows)

@@ -16,6 +16,7 @@ _SCALES = ((0, 1), (1, 5), (0, 5), (0, 10), (0, 100))
 _SCORES = 10  # more different numbers than this are scores, not classes
 _WORDS = 2  # cells of texts have more words than this, in the mean
 _CHARACTERS = 20  # or are longer than this, in languages without spaces
+_TRAIN = re.compile(r"(?<![a-z])train(ing)?(?![a-z])", re.IGNORECASE)
 _FEW_ROWS = 2000  # fewer rows than this need the higher learning rate of the preset for small files
 
 
@@ -93,15 +94,16 @@ def _related_files(source: Path) -> tuple[str, dict[str, Path]]:
     files = {"train": source}
     stem, dot, ending = source.name.partition(".")
     name = stem
-    if "train" in stem.lower():
-        start = stem.lower().index("train")
-        word = stem[start : start + len("train")]
+    match = _TRAIN.search(stem)
+    if match:
+        before = stem[: match.start()]
+        after = stem[match.end() :]
         for split, words in SPLIT_NAMES.items():
-            for other in words:
-                path = source.with_name(stem.replace(word, other) + dot + ending)
+            for word in words:
+                path = source.with_name(before + word + after + dot + ending)
                 if path.is_file():
                     files.setdefault(split, path)
-        name = (stem[:start] + stem[start + len("train") :]).strip("-_ ") or source.absolute().parent.name
+        name = (before + after).strip("-_ ") or source.absolute().parent.name
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", name)
     return name if can_name_task(name) else f"my-{name}", files
 

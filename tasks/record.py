@@ -151,8 +151,8 @@ def file_name(dev_set: str) -> str:
     return dev_set.lower().replace("-", "_")
 
 
-def write_rows(run: Path, name: str, rows: PredictedRows) -> Path:
-    """Write `RUN/dev/{name}.jsonl` atomically and return its path; numbers have six digits."""
+def write_rows(run: Path, name: str, rows: PredictedRows) -> None:
+    """Write `RUN/dev/{name}.jsonl` atomically; numbers have six digits."""
     path = run / "dev" / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = []
@@ -171,7 +171,6 @@ def write_rows(run: Path, name: str, rows: PredictedRows) -> Path:
         # ASCII, as some readers treat U+2028 as a line end
         lines.append(json.dumps(row, allow_nan=False) + "\n")
     write_atomic(path, "".join(lines))
-    return path
 
 
 def json_lines(path: Path) -> list[dict[str, Any]]:

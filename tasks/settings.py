@@ -41,6 +41,14 @@ class EncoderSettings(settings.EncoderSettings):
         metavar="NAME|DIR",
     )
 
+    def starting_point(self) -> tuple[str, str]:
+        """The flag that names the encoder that training starts from, and its value."""
+        if self.from_run:
+            return "--from", self.from_run
+        if self.encoder:
+            return "--encoder", self.encoder
+        return "--weights", self.weights
+
 
 @dataclass(frozen=True)
 class DataSettings(settings.DataSettings):
@@ -174,7 +182,10 @@ class MultitaskSettings(Settings):
             raise UserError(f"--encoder {encoder}: no such folder; pretrain_cbcl.py writes one into its run folder")
 
     def check_overrides(self, overrides: Mapping[str, Any]) -> None:
-        """Raises `UserError` for flags that exclude each other."""
+        """Raises `UserError` for flags that exclude each other, or that have no effect."""
+        self.synonyms.check_overrides(overrides)
+        if "power" in overrides and self.schedule.sampling != "proportional":
+            raise UserError("--power belongs to --sampling proportional")
         if overrides.get("encoder") and "weights" in overrides:
             raise UserError("--encoder and --weights exclude each other: both say where the encoder starts")
         if overrides.get("from_run") and (overrides.get("encoder") or "weights" in overrides):

@@ -121,7 +121,7 @@ def test_imports_have_no_circles(graph: dict[str, set[str]]) -> None:
 
 
 # Files that import another one of this project late, because few of their uses need it and what it imports.
-LATE = {"minbert.weights", "pretrain_cbcl"}  # transformers, for names of the Hub; stage two, for --difficulty task
+LATE = {"minbert.weights"}  # transformers, for names of the Hub
 
 
 def test_imports_stand_at_the_head() -> None:
@@ -192,7 +192,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("module", COMMANDS)
-def test_spin_count_is_set_before_torch_is_imported(module: str) -> None:
+def test_spin_count_is_set_before_torch(module: str) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
     command = [sys.executable, "-c", SPIN_COUNT, module]
     assert subprocess.run(command, cwd=ROOT, env=environment).returncode == 0

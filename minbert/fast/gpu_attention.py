@@ -15,7 +15,7 @@ from torch import Tensor
 from minbert.attention import padded
 from minbert.ragged import Ragged
 
-# The meta device counts as a recent GPU, so that the operations of a step can be counted without one.
+# The meta device counts as a recent GPU, so that tests choose these kernels without one.
 _GPUS = ("cuda", "meta")
 # The positional arguments that `flash` and `efficient` pass.
 ARGUMENTS = {

@@ -213,12 +213,12 @@ class Settings:
 S = TypeVar("S", bound=Settings)
 
 
-def flags_of(kind: type[Settings]) -> dict[str, str]:
-    """Flag name, with underscores -> name of its group."""
-    groups: dict[str, str] = {}
-    for name, group in kind.groups().items():
-        groups |= dict.fromkeys([item.name for item in fields(group)], name)
-    return groups
+def flags_of(kind: type[Settings]) -> set[str]:
+    """The names of a command's flags, with underscores."""
+    names: set[str] = set()
+    for group in kind.groups().values():
+        names.update(item.name for item in fields(group))
+    return names
 
 
 @dataclass(frozen=True)

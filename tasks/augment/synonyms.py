@@ -25,7 +25,7 @@ from minbert.tokenizer import Tokenizer
 from minbert.train import distributed
 from minbert.train.plan import Plan, PlannedBatch
 from minbert.train.run import InputFiles
-from minbert.train.settings import FileSettings, TrainingSettings, flag, require_range
+from minbert.train.settings import FileSettings, TrainingSettings, flag, flag_name, require_range
 from tasks.augment import wordnet
 from tasks.augment.wordnet import Tagged
 from tasks.examples import Augmentation, E, Examples, unchanged
@@ -53,6 +53,12 @@ class SynonymSettings:
 
     def __post_init__(self) -> None:
         require_range(self, "synonyms_p", 0, 1)
+
+    def check_overrides(self, overrides: Mapping[str, Any]) -> None:
+        """Raises `UserError` for a flag that has no effect, as no synonyms are used."""
+        for name in ("synonyms_p", "synonyms_grow", "synonyms_senses"):
+            if name in overrides and not self.used:
+                raise UserError(f"{flag_name(name)} belongs to --synonyms 1, 2 or 3")
 
     @property
     def used(self) -> bool:

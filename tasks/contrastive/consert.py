@@ -92,7 +92,8 @@ class ConsertSettings(StageOneSettings):
         self.training.require_negatives()
 
     def check_overrides(self, overrides: Mapping[str, Any]) -> None:
-        """Raises `UserError` for a flag of the other objective."""
+        """Raises `UserError` for a flag that has no effect."""
+        super().check_overrides(overrides)
         objective = self.loss.objective
         others = ("alpha", "nli_pairs") if objective == "views" else ("texts", "keep_duplicates")
         for name in others:
@@ -132,7 +133,7 @@ class ViewsTrainStep(ContrastiveTrainStep):
 
     @property
     def columns(self) -> list[int]:
-        """See `ContrastiveTrainStep.columns`."""
+        """The column of each text that is encoded, once for each of its views."""
         return [column for column, _ in self.texts_and_views]
 
     def inputs(
@@ -157,7 +158,8 @@ class ViewsTrainStep(ContrastiveTrainStep):
     def loss(self, model: ContrastiveModel, vectors: Tensor, batch: PlannedBatch) -> Metrics:
         """The loss, and the share of views whose other view is nearest; the loss of a single text is 0."""
         first, second = vectors.chunk(2)
-        return losses.loss_and_accuracy(losses.view_logits(first, second, self.loss_settings.temperature))
+        logits = losses.view_logits(first, second, self.loss_settings.temperature)
+        return {"loss": losses.nt_xent_from_logits(logits), "accuracy": losses.nearest_share(logits)}
 
 
 @dataclass(frozen=True)
@@ -206,16 +208,18 @@ class JointTrainStep(ViewsTrainStep, nli.SoftmaxTrainStep):
         metrics = nli.SoftmaxTrainStep.loss(self, model, vectors[:pairs], batch)
         texts = self.texts_and_views
         by_text = dict(zip(texts, vectors.chunk(len(texts)), strict=True))
-        sides = []
+        loss_of_sides = []
+        accuracy_of_sides = []
         for side in (0, 1):
             logits = losses.view_logits(by_text[side, 0], by_text[side, 1], self.loss_settings.temperature)
-            sides.append(losses.loss_and_accuracy(logits))
+            loss_of_sides.append(losses.nt_xent_from_logits(logits))
+            accuracy_of_sides.append(losses.nearest_share(logits))
         # the mean over the 2N views of a side is half the sum of its two directions
-        contrast = 2 * torch.stack([side["loss"] for side in sides]).sum()
+        contrast = 2 * torch.stack(loss_of_sides).sum()
         return metrics | {
             "classification_loss": metrics["loss"],
             "views_loss": contrast,
-            "views_accuracy": torch.stack([side["accuracy"] for side in sides]).mean(),
+            "views_accuracy": torch.stack(accuracy_of_sides).mean(),
             "loss": metrics["loss"] + self.loss_settings.alpha * contrast,
         }
 

@@ -41,12 +41,9 @@ def nt_xent_from_logits(logits: Tensor) -> Tensor:
     return F.cross_entropy(logits, torch.arange(len(logits), device=logits.device))
 
 
-def loss_and_accuracy(logits: Tensor) -> dict[str, Tensor]:
-    """`nt_xent_from_logits`, and the share of rows whose own candidate is above every other; a tie is a miss."""
-    return {"loss": nt_xent_from_logits(logits), "accuracy": _nearest_share(logits.detach())}
-
-
-def _nearest_share(logits: Tensor) -> Tensor:
+@torch.no_grad()
+def nearest_share(logits: Tensor) -> Tensor:
+    """The share of rows whose own candidate is above every other in logits [B, C]; a tie is a miss."""
     positives = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
     negatives = logits.masked_fill(positives, -torch.inf)
     negatives = F.pad(negatives, (0, 1), value=-torch.inf)  # a single candidate has no negative

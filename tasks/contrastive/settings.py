@@ -1,7 +1,8 @@
 """The settings that all commands of stage one have."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from minbert.errors import UserError
 from minbert.train import settings
@@ -101,3 +102,7 @@ class StageOneSettings(Settings):
             raise UserError("--sts-dev none and --keep best exclude each other: without pairs use --keep last")
         if self.training.patience:
             raise UserError("--sts-dev none and --patience exclude each other: without pairs use --patience 0")
+
+    def check_overrides(self, overrides: Mapping[str, Any]) -> None:
+        """Raises `UserError` for a flag that has no effect."""
+        self.synonyms.check_overrides(overrides)

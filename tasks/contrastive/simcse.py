@@ -106,12 +106,13 @@ class SimcseTrainStep(ContrastiveTrainStep):
         temperature = self.loss_settings.temperature
         # two passes of a text in one batch have dropout masks of their own
         first, second, *punctuated = vectors.chunk(len(self.columns))
-        metrics = losses.loss_and_accuracy(losses.candidate_logits(first, second, None, temperature))
-        if punctuated:
-            marked = losses.nt_xent(first, punctuated[0], None, temperature)
-            metrics["punctuation_loss"] = marked
-            metrics["loss"] = metrics["loss"] + self.loss_settings.eda_weight * marked
-        return metrics
+        loss = losses.nt_xent(first, second, None, temperature)
+        accuracy = losses.nearest_share(losses.candidate_logits(first, second, None, temperature))
+        if not punctuated:
+            return {"loss": loss, "accuracy": accuracy}
+        marked = losses.nt_xent(first, punctuated[0], None, temperature)
+        total = loss + self.loss_settings.eda_weight * marked
+        return {"loss": total, "accuracy": accuracy, "punctuation_loss": marked}
 
 
 def main() -> None:
@@ -128,7 +129,7 @@ def train(run: OpenRun[SimcseSettings]) -> None:
     options = run.settings
     training = options.training
 
-    # read the texts
+    # read the texts; a missing or unfit file is an error before the encoder is loaded
     corpora.find_texts(names_in(options.data.texts), options.files.data)
     find_dev_pairs(options.files)
     resources = synonym_files(options)

@@ -29,10 +29,8 @@ class ScoredRows:
     def __init__(self, sets: Mapping[str, Sequence[Texts]]) -> None:
         self._numbers: dict[str, int] = {}  # of each text key, in order of appearance
         self._rows: dict[str, list[Numbers]] = {}
-        self._distinct: dict[str, set[Numbers]] = {}
         for name, rows in sets.items():
             self._rows[name] = [self._number(row) for row in rows]
-            self._distinct[name] = set(self._rows[name])
 
     def _number(self, row: Texts) -> Numbers:
         numbers = [self._numbers.setdefault(text_key(text), len(self._numbers)) for text in row]
@@ -56,10 +54,6 @@ class ScoredRows:
         for row in rows:
             numbers |= self.numbers_in(row)
         return numbers
-
-    def holds(self, name: str, row: Texts) -> bool:
-        """Whether some texts of another row are a row of the set `name`."""
-        return not self.numbers_in(row).isdisjoint(self._distinct[name])
 
     def overlap(self, name: str, texts: Collection[Numbers]) -> Overlap:
         """Count the rows of the set `name` among `texts`, the scored texts and pairs in other rows."""

@@ -75,9 +75,7 @@ def test_missing_path_is_no_hub_name(name: str) -> None:
         Encoder.load(name)
 
 
-def test_relative_path_is_one_of_the_current_folder(
-    tiny_copy: Copy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_relative_path_is_of_current_folder(tiny_copy: Copy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = []
     for name in ("a", "b"):
         folder = tiny_copy(name=f"{name}/model")

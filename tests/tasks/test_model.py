@@ -291,7 +291,7 @@ def test_heads_of_other_layers_are_refused(make: Callable, tiny: Path, tmp_path:
     assert all(map(torch.equal, model.parameters(), before))
 
 
-def test_run_of_sentences_goes_on_with_pairs(make: Callable, tiny: Path, tmp_path: Path) -> None:
+def test_run_goes_on_with_pairs(make: Callable, tiny: Path, tmp_path: Path) -> None:
     """It has no sentence encoder for joint pairs, so that of the new run is a copy of the encoder."""
     model = make("joint")
     before = {name: tensor.clone() for name, tensor in model.sentence_encoder.state_dict().items()}

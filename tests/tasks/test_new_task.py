@@ -55,6 +55,14 @@ def test_dev_and_test_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert names == {"train": "train.csv", "dev": "valid.csv", "test": "test.csv"}
 
 
+def test_name_is_that_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the word train, which is no part of another word."""
+    monkeypatch.chdir(tmp_path)
+    for file, name in (("constraints.csv", "constraints"), ("mails_train.csv", "mails"), ("news-training.csv", "news")):
+        Path(file).write_text("text,label\na cat sat,x\na dog sat,y\n")
+        assert new_task.write_task(Path(file)) == Path(f"{name}.toml")
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [

@@ -91,6 +91,8 @@ BAD = [
     ("--option finetune --fine-tune-mode full-model", "--option and --fine-tune-mode"),
     ("--encoder runs/nowhere/encoder", "--encoder runs/nowhere/encoder: no such folder"),
     ("--sentence-encoder minilm", "--sentence-encoder belongs to --pairs joint"),
+    ("--power 1", "--power belongs to --sampling proportional"),
+    ("--synonyms-p 0.5", "--synonyms-p belongs to --synonyms 1, 2 or 3"),
     ("--preset cbcl", "python pretrain_cbcl.py --preset cbcl"),
 ]
 

@@ -58,7 +58,7 @@ ERRORS = [
 ]
 
 
-def test_other_threads_keep_signals_as_they_are() -> None:
+def test_other_threads_keep_their_signals() -> None:
     before = signal.getsignal(signal.SIGTERM)
 
     def train() -> signal.Handlers | Any:

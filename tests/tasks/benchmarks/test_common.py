@@ -31,7 +31,7 @@ def test_poolers_at_once(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert np.allclose(cache.raw(named[name], [*texts, texts[0]]), alone, atol=2e-6), name
 
 
-def test_many_texts_have_the_vectors_of_each_alone(tiny: Path) -> None:
+def test_vectors_do_not_depend_on_batch(tiny: Path) -> None:
     encoder = Encoder.load(tiny, precision="fp32")
     texts = [f"the cat sat {'very ' * (number % 7)}sad" for number in range(250)]
     pools = {"mean": partial(pool, pooler="mean")}

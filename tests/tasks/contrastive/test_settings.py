@@ -128,6 +128,7 @@ def test_mistake_names_the_flag(command: str, words: str, message: str) -> None:
         (PRETRAIN, "--objective triplet --temperature 0.1", "--temperature belongs to --objective nt-xent"),
         (PRETRAIN, "--loss-margin 2", "--loss-margin belongs to --objective triplet"),
         (PRETRAIN, "--preset", "--preset"),
+        (PRETRAIN, "--synonyms none --synonyms-p 0.5", "--synonyms-p belongs to --synonyms 1, 2 or 3"),
         (CONSERT, "--preset consert-joint --texts a.txt", "--texts does not belong to --objective joint"),
         (CONSERT, "--alpha 0.5", "--alpha does not belong to --objective views"),
     ],
