@@ -195,7 +195,8 @@ class Study:
     def with_settings(self, settings: Mapping[str, Any]) -> "Study":
         """The study with settings in every arm whose command has them; `weights` also replaces measured encoders.
 
-        Raises `UserError` for a setting that no arm has, that a command refuses, or by which the arms differ.
+        Raises `UserError` for a setting that no arm has, that a command refuses, or to which the study's file gives
+        several values.
         """
         new = _underscored(settings)
         for name in new:

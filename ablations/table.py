@@ -450,10 +450,14 @@ def draw(study: Study, rows: pd.DataFrame) -> bytes | None:
         axes.set_yticks(range(len(arms)), labels)
         axes.locator_params(axis="x", nbins=3)
         axes.grid(visible=False)
-        intervals = "over seeds"
+        label = f"{score.title}: difference to {study.baseline}"
+        intervals = []
+        if arms["low"].notna().any():
+            intervals.append("over seeds (thin)")
         if arms["row_low"].notna().any():
-            intervals = "over seeds (thin) and over dev rows (thick)"
-        label = f"{score.title}: difference to {study.baseline} with 95% intervals {intervals}"
+            intervals.append("over dev rows (thick)")
+        if intervals:
+            label += f" with 95% intervals {' and '.join(intervals)}"
         # of the figure, which is wider than the axes
         axes.figure.supxlabel(textwrap.fill(label, 58), fontsize=11, color=charts.QUIET)
     return svg.getvalue()

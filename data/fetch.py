@@ -178,10 +178,11 @@ def fetch_set(name: str, data: Path, year: int) -> bool:
     scratch = folder / ".download"
     print(f"{name} -> {folder}")
     shutil.rmtree(scratch, ignore_errors=True)  # of a command that was stopped
-    # a part that is there already may have come from another source than its first
+    # a file that is there already may have come from another source than the first of its part
     sources = {}
     for entry in read_optional_json(folder / "manifest.json").get("files", []):
-        sources[entry["path"], entry["sha256"]] = entry["source"]
+        if (folder / entry["path"]).is_file():
+            sources[entry["path"], entry["sha256"]] = entry["source"]
     files = []
     missing = []
     partial = []

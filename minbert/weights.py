@@ -60,7 +60,7 @@ OWN_FILES = re.compile(
     r"(config|tokenizer|tokenizer_config|modules|sentence_bert_config|config_sentence_transformers|minbert)\.json"
     r"|model\.safetensors|vocab\.txt|\d+_(WeightedLayerPooling|Pooling|Dense|LayerNorm|Normalize)"
 )
-_VERSION = 3  # of the folders that `_open_with_transformers` keeps
+_VERSION = 4  # of the folders that `_open_with_transformers` keeps
 
 
 def our_name(key: str) -> str:

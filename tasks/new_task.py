@@ -16,7 +16,7 @@ _SCALES = ((0, 1), (1, 5), (0, 5), (0, 10), (0, 100))
 _SCORES = 10  # more different numbers than this are scores, not classes
 _WORDS = 2  # cells of texts have more words than this, in the mean
 _CHARACTERS = 20  # or are longer than this, in languages without spaces
-_TRAIN = re.compile(r"(?<![a-z])train(ing)?(?![a-z])", re.IGNORECASE)
+_TRAIN = re.compile(r"(?<![a-z])train(ing)?(?=set|data|[^a-z]|$)", re.IGNORECASE)
 _FEW_ROWS = 2000  # fewer rows than this need the higher learning rate of the preset for small files
 
 

@@ -21,7 +21,6 @@ from minbert.train import cli
 from tasks import readers
 from tasks.contrastive import scoring, triplets
 from tasks.contrastive.curriculum import GROUPS, difficulty
-from tasks.contrastive.scoring import Similarities
 from tasks.tables import Table, numbers
 
 Texts = Sequence[tuple[str, ...]]
@@ -63,16 +62,17 @@ def triplets_of(path: Path, premise: str) -> Texts:
     return texts
 
 
-def table(texts: Texts, scores: Similarities, margin: float) -> Table:
-    """A premise's triplets, the largest gap first (SelfCCL, Table 2)."""
-    groups = difficulty(scores.positive, scores.negative, margin)
+def table(texts: Texts, positive: np.ndarray, negative: np.ndarray, margin: float) -> Table:
+    """A premise's triplets with their cosines, the largest gap first (SelfCCL, Table 2)."""
+    gap = positive - negative
+    groups = difficulty(positive, negative, margin)
     rows = pd.DataFrame([row[1:] for row in texts], columns=["entailment", "contradiction"]).assign(
-        **{"cos+": numbers(scores.positive, 3), "cos-": numbers(scores.negative, 3), "gap": numbers(scores.gap, 3)},
+        **{"cos+": numbers(positive, 3), "cos-": numbers(negative, 3), "gap": numbers(gap, 3)},
         difficulty=[GROUPS[group] for group in groups],
     )
     counts = ", ".join(f"{(groups == group).sum()} {name}" for group, name in enumerate(GROUPS))
     note = f"{format_count(len(texts), 'triplets')}: {counts} (margin {margin:g})"
-    return Table(texts[0][0], rows.iloc[np.argsort(-scores.gap, kind="stable")], (note,), left=2)
+    return Table(texts[0][0], rows.iloc[np.argsort(-gap, kind="stable")], (note,), left=2)
 
 
 def main() -> None:
@@ -85,8 +85,8 @@ def main() -> None:
     distinct_texts, index = scoring.distinct(chain.from_iterable(texts))
     # without the folder's prompt and the layers over the pooled vector, as training does
     rows, _ = encoder.rows(distinct_texts, "")
-    similarities = scoring.cosines(encoder.encode_ids(rows), index)
-    print(table(texts, similarities, arguments.margin).terminal())
+    positive, negative = scoring.cosines(encoder.encode_ids(rows), index)
+    print(table(texts, positive, negative, arguments.margin).terminal())
     print(f"cosines by {arguments.weights}, {encoder.pooler} pooling, {encoder.precision}, dropout off")
 
 

@@ -6,7 +6,7 @@ Axes: N triplets, M texts, D hidden.
 import hashlib
 import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,19 +25,6 @@ FILE = "difficulty.safetensors"
 """The file of a run with the scores that order its triplets."""
 _BLOCK = 1 << 15  # triplets scored at a time
 K = TypeVar("K", bound=Hashable)
-
-
-@dataclass(frozen=True)
-class Similarities:
-    """cos(anchor, positive) and cos(anchor, hard negative) of N triplets: float32 [N] each."""
-
-    positive: np.ndarray
-    negative: np.ndarray
-
-    @property
-    def gap(self) -> np.ndarray:
-        """positive - negative: float64 [N]."""
-        return self.positive.astype(np.float64) - self.negative.astype(np.float64)
 
 
 def of_run(
@@ -77,9 +64,8 @@ def similarities(encoder: Encoder, triplets: Examples, weights_sha256: str, rows
             for row in block:
                 sentences += [tuple(triplets.sentence(row, column)) for column in range(3)]
             texts, index = distinct(sentences)
-            part = cosines(encoder.encode_ids(texts, show_progress_bar=sys.stderr.isatty()), index)
-            values[0, begin : begin + len(block)] = part.positive
-            values[1, begin : begin + len(block)] = part.negative
+            vectors = encoder.encode_ids(texts, show_progress_bar=sys.stderr.isatty())
+            values[:, begin : begin + len(block)] = cosines(vectors, index)
         return dict(zip(COSINES, values, strict=True)), {}
 
     config = replace(encoder.model.config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
@@ -118,11 +104,14 @@ def encode_over_ranks(encoder: Encoder, texts: Sequence[Sequence[int]]) -> np.nd
     return gathered.cpu().numpy()
 
 
-def cosines(vectors: np.ndarray, index: np.ndarray) -> Similarities:
-    """Cosines of N triplets: `index` [3 N] holds the rows of anchors, positives and negatives in `vectors` [M, D]."""
+def cosines(vectors: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """`COSINES` of N triplets: float32 [2, N].
+
+    `index` [3 N] holds the rows of anchors, positives and negatives in `vectors` [M, D].
+    """
     vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     triplets = index.reshape(-1, 3)
     anchor = vectors[triplets[:, 0]]
     positive = vectors[triplets[:, 1]]
     negative = vectors[triplets[:, 2]]
-    return Similarities((anchor * positive).sum(1), (anchor * negative).sum(1))
+    return np.stack([(anchor * positive).sum(1), (anchor * negative).sum(1)])

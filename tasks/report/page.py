@@ -65,8 +65,7 @@ def build(run: Run, *, texts: bool = True, resamples: int = RESAMPLES) -> str:
         run=run,
         name=run.name,
         lead="Multitask fine-tuning." if run.multitask else "Contrastive pre-training.",
-        # the dev norm of a single task says the same as its score
-        cards=score_cards(run.tasks, run.dev_norm if len(run.tasks) > 1 else None, resamples),
+        cards=score_cards(run.tasks, run.dev_norm, resamples),
         resamples=f"{resamples:,}",
         by_dev_pairs=selected_by_dev(run),
         first_weights=first_weights(run.folder, run.manifest),
@@ -117,7 +116,9 @@ def write_ensemble(
 
 
 def score_cards(tasks: Mapping[str, TaskScores], norm: float | None, resamples: int) -> list[dict[str, Any]]:
-    """The scores: the dev norm of stage two, and each task's."""
+    """The scores: the dev norm of several tasks, and each task's."""
+    if len(tasks) == 1:
+        norm = None  # it says the same as the score
     by_task, norm_interval = compare.score_intervals(tasks, norm=norm is not None, resamples=resamples)
     cards = []
     if norm is not None:

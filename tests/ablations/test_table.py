@@ -102,6 +102,7 @@ def test_label_fits_the_figure() -> None:
     lines = re.findall(r"<text[^>]*>([^<]*)</text>", figure.decode())
     assert any("difference to round-robin" in line for line in lines)
     assert max(map(len, lines)) <= 58
+    assert not any("over seeds" in line for line in lines), "one seed has no interval"
 
 
 def test_step_0_is_not_trained(tmp_path: Path) -> None:

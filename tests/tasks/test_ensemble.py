@@ -81,7 +81,7 @@ def test_ensemble_is_mean_of_members(runs: list[Path], tmp_path: Path) -> None:
                 int((rows.gold == label).sum()) for label in range(len(task.classes))
             ]
     assert scores["dev_norm"] == pytest.approx((expected["sst"] + expected["quora"] + (expected["sts"] + 1) / 2) / 3)
-    assert [*scores["members"]] == ["run-0", "run-1"]
+    assert [scores["members"][name]["step"] for name in ("run-0", "run-1")] == [4, 4]
     page = (out / "report.html").read_text()
     assert f">{scores['dev_norm']:.4f}<" in page and f">{scores['members']['run-1']['dev_norm']:.4f}<" in page
     assert f"python -m tasks.ensemble {runs[0]} {runs[1]} --out {out}" in page

@@ -44,15 +44,16 @@ def test_task_is_written_and_read(
         new_task.write_task(Path(name))
 
 
-def test_dev_and_test_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("name", "task_name"), [("{}.csv", "mails"), ("{}set.csv", "set"), ("a-{}.csv", "a")])
+def test_dev_and_test_are_found(name: str, task_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mails").mkdir()
     for split in ("train", "valid", "test"):
-        Path("mails", f"{split}.csv").write_text("text,label\na cat sat,x\na dog sat,y\n")
-    (task,) = registry.build(str(new_task.write_task(Path("mails/train.csv"))), "cross")
-    assert task.name == "mails"
+        Path("mails", name.format(split)).write_text("text,label\na cat sat,x\na dog sat,y\n")
+    (task,) = registry.build(str(new_task.write_task(Path("mails", name.format("train")))), "cross")
+    assert task.name == task_name
     names = {split: path.name for split, path in task.paths.items()}
-    assert names == {"train": "train.csv", "dev": "valid.csv", "test": "test.csv"}
+    assert names == {"train": name.format("train"), "dev": name.format("valid"), "test": name.format("test")}
 
 
 def test_name_is_that_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

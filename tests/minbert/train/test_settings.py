@@ -145,4 +145,5 @@ def test_paths_do_not_identify_a_run() -> None:
 def test_help_says_what_is_turned_off(presets: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse_words(presets, "--help")
-    assert "turns off --fenced" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "turns off --fenced" in text and "--fenced [true|false]" in text
