@@ -65,8 +65,8 @@ class TripletSettings(DataSettings):
 
     per_premise: Literal["first", "zip", "cross"] = flag(
         "first",
-        "triplets of one premise of NLI pairs: its first entailment with its first contradiction, the i-th with the "
-        "i-th, or all with all",
+        "of labelled NLI pairs, the triplets of one premise: its first entailment with its first contradiction, the "
+        "i-th with the i-th, or all with all",
     )
 
 
@@ -113,6 +113,8 @@ class PretrainSettings(StageOneSettings):
             raise UserError("--loss-margin belongs to --objective triplet or margin, not nt-xent")
         if objective != "nt-xent" and "temperature" in overrides:
             raise UserError(f"--temperature belongs to --objective nt-xent, not {objective}")
+        if "difficulty" in overrides and not self.curriculum.by_difficulty:
+            raise UserError(f"--difficulty belongs to --order curriculum or anti, not {self.curriculum.order}")
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,8 @@ def find_data(options: PretrainSettings) -> triplets.TripletFiles:
     """The files of triplets, found before the encoder is loaded. Raises `UserError` if a file is missing or unfit."""
     files = triplets.find_triplets(options.files.triplets, options.files.data)
     find_dev_pairs(options.files)  # a missing or unfit file is an error before the encoder is loaded
+    if files.kind == "triplet" and options.data.per_premise != "first":
+        raise UserError(f"--per-premise belongs to labelled NLI pairs; {files.paths[0]} holds triplets")
     if files.num_texts == 2:
         if options.loss.objective != "nt-xent":
             raise UserError(f"{files.paths[0]}: --objective {options.loss.objective} needs rows with hard negatives")

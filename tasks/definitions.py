@@ -18,7 +18,7 @@ The name of the file is the task's name.
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from typing import Any
 from torch import nn
 
 from minbert.errors import UserError, format_list, one_of, short_repr, suggestion
-from minbert.files import read_toml, require_file
+from minbert.files import expand_user, read_toml, require_file
 from minbert.train import distributed
 from tasks.readers.formats import cell, has_semicolons, read_records
 from tasks.readers.kinds import KINDS, find_columns, is_number
@@ -85,7 +85,7 @@ def read_definition(path: Path) -> Definition:
     files = {}
     for split in SPLITS:
         if split in table:
-            files[split] = require_file(path.parent / table[split], f"{path}: {split}:")
+            files[split] = require_file(path.parent / expand_user(table[split]), f"{path}: {split}:")
     train = files["train"]
     names, records = read_records(train, READER_KINDS[kind])
     columns = _find_columns(path, table, names)
@@ -162,7 +162,7 @@ def _find_columns(path: Path, table: Mapping[str, Any], names: Sequence[str]) ->
         is_missing = not column or column not in names  # pandas writes its index as a column without a name
         if is_missing and (column or key != "id"):
             problem = f"no column {column!r}" if column else "not named, and no column has a usual name"
-            train = path.parent / table["train"]
+            train = path.parent / expand_user(table["train"])
             raise UserError(f"{path}: {key}: {problem}; the columns of {train} are {format_list(names)}")
         columns[key] = column
     return columns
@@ -171,6 +171,11 @@ def _find_columns(path: Path, table: Mapping[str, Any], names: Sequence[str]) ->
 def text_keys(kind: str) -> tuple[str, ...]:
     """The keys of the columns of texts."""
     return ("text",) if kind == "classification" else ("text1", "text2")
+
+
+def can_be_classes(labels: Collection[str], rows: int) -> bool:
+    """Whether so many different labels of some rows can be classes, and are no scores, ids or texts."""
+    return len(labels) <= max(_MANY_LABELS, rows // 2)
 
 
 def can_name_task(name: str) -> bool:
@@ -185,14 +190,15 @@ def _labels(path: Path, table: Mapping[str, Any], labels_of_rows: Sequence[str])
     """The classes: those of the file, else all of the training rows, sorted."""
     if "labels" in table:
         labels = table["labels"]
-        if not isinstance(labels, list) or len(set(map(str, labels))) < max(2, len(labels)):
-            raise UserError(f"{path}: labels: {short_repr(labels)} is not a list of two or more different texts")
         # as the cells of a column: true, 1 for 1.0
-        return tuple(cell(path, 1, {"labels": label}, "labels") for label in labels)
+        names = [cell(path, 1, {"labels": label}, "labels") for label in labels] if isinstance(labels, list) else []
+        if len(set(names)) < max(2, len(names)):
+            raise UserError(f"{path}: labels: {short_repr(labels)} is not a list of two or more different texts")
+        return tuple(names)
     distinct = set(labels_of_rows) - {""}
     if len(distinct) < 2:
         raise UserError(f"{path}: label: the training rows have {format_list(distinct) or 'no label'}, not two or more")
-    if len(distinct) > max(_MANY_LABELS, len(labels_of_rows) // 2):
+    if not can_be_classes(distinct, len(labels_of_rows)):
         raise UserError(
             f"{path}: label: {len(distinct):,} different labels in {len(labels_of_rows):,} training rows: name another "
             'column, or kind = "similarity"'

@@ -5,12 +5,12 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from minbert.errors import UserError, format_list
+from minbert.errors import UserError, format_count, format_list
 from minbert.files import require_file, write_atomic
-from tasks.definitions import READER_KINDS, can_name_task
+from tasks.definitions import READER_KINDS, can_be_classes, can_name_task
 from tasks.readers.formats import cell, read_records
 from tasks.readers.kinds import find_columns, is_number
-from tasks.readers.rows import SPLIT_NAMES, SPLITS
+from tasks.readers.rows import SPLIT_NAMES, SPLITS, is_of_split
 
 _SCALES = ((0, 1), (1, 5), (0, 5), (0, 10), (0, 100))
 _SCORES = 10  # more different numbers than this are scores, not classes
@@ -36,6 +36,9 @@ def write_task(source: Path) -> Path:
         raise UserError(f"--new-task {source}: is plain text; it needs a table with a header")
     columns: dict[str, list[str]] = {name: [] for name in names}
     for line, record in records:
+        # labels of test rows may be placeholders
+        if "split" in names and is_of_split(record, names, "test"):
+            continue
         for name, cells in columns.items():
             # a JSON object may lack a key
             cells.append(cell(source, line, record, name).strip() if name in record else "")
@@ -57,6 +60,13 @@ def write_task(source: Path) -> Path:
     kind = "classification"
     if len(texts) == 2:
         kind = "similarity" if are_scores else "pair-classification"
+
+    if kind != "similarity" and not can_be_classes(labels, len(columns[label])):
+        counts = f"{len(labels):,} different values in {format_count(len(columns[label]), 'rows')}"
+        raise UserError(
+            f"--new-task {source}: column {label!r} has {counts}, so they are no classes; scores are of two texts, and "
+            "have a decimal point"
+        )
 
     few = len(columns[label]) < _FEW_ROWS
     lines = [

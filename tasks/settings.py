@@ -25,7 +25,8 @@ class EncoderSettings(settings.EncoderSettings):
 
     encoder: str = flag(
         "",
-        f"a run of stage one or an encoder folder, in place of --weights (default: {STAGE_ONE} if it is there)",
+        f"a run of stage one or an encoder folder, in place of --weights (default: {STAGE_ONE} if it is there "
+        "and the preset names no weights)",
         metavar="DIR",
     )
     from_run: str = flag(
@@ -114,7 +115,10 @@ class TrainingSettings(settings.TrainingSettings):
 
     metric: ClassVar[str] = "dev norm"
 
-    lr: float = flag(1e-5, f"learning rate (with --fine-tune-mode last-linear-layer {_LAST_LAYERS_LR:g})")
+    lr: float = flag(
+        1e-5,
+        f"learning rate (with --fine-tune-mode last-linear-layer {_LAST_LAYERS_LR:g}, unless the preset has one)",
+    )
     head_lr: float = flag(0.0, "learning rate of the heads, under the same schedule; 0: that of the encoder")
     r_drop: float = flag(
         0.0,

@@ -1,7 +1,7 @@
 """Data of multitask fine-tuning: train, dev and test examples of every task, and the training plan over them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,14 @@ from minbert.token_cache import TokenCache
 from minbert.tokenizer import Tokenizer
 from minbert.train import distributed, plan, start
 from minbert.train.run import InputFiles
+from minbert.train.settings import flag_name
 from tasks import readers, sampling
 from tasks.examples import Examples, check_vocabulary
 from tasks.readers.rows import SPLITS
 from tasks.settings import MultitaskSettings
 from tasks.task import Task
 
+_PREFIXES = {"sst", "para", "sts"}  # of the flags for files
 Paths = Mapping[tuple[str, str], Path]
 """(task, split) -> a file."""
 Splits = Mapping[str, Mapping[str, Examples]]
@@ -26,7 +28,8 @@ Splits = Mapping[str, Mapping[str, Examples]]
 def find_splits(tasks: Sequence[Task], settings: MultitaskSettings, prediction_paths: Paths) -> Paths:
     """The data file of every split of every task.
 
-    Raises `UserError` if a file is missing, or if it is also the path of a prediction file, which would overwrite it.
+    Warns of a flag for a file of another task. Raises `UserError` if a file is missing, or if it is also the path of a
+    prediction file, which would overwrite it.
     """
     predictions = [path.resolve() for path in prediction_paths.values()]
     files = {}
@@ -37,12 +40,16 @@ def find_splits(tasks: Sequence[Task], settings: MultitaskSettings, prediction_p
             if split in task.paths:
                 path = require_file(task.paths[split])
             elif path_in_flag:
-                path = require_file(expand_user(path_in_flag))
+                path = require_file(expand_user(path_in_flag), f"--{task.files.flag_prefix}-{split}")
             else:
                 path = readers.find_file(data_folder(settings.files.data), "course", [getattr(task.files, split)])
             if path.resolve() in predictions:
                 raise UserError(f"{path}: a --*_out flag names this data file, which the predictions would replace")
             files[task.name, split] = path
+    others = _PREFIXES - {task.files.flag_prefix for task in tasks}
+    for name, value in asdict(settings.files).items():
+        if value and name.partition("_")[0] in others:
+            distributed.note(f"{flag_name(name)} has no effect with --tasks {settings.data.tasks}")
     return files
 
 

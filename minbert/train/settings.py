@@ -314,7 +314,9 @@ class _Parser(HfArgumentParser):
         namespace, unknown = self.parse_known_args(words)
         if unknown:
             word = unknown[0].partition("=")[0]
-            option_strings = list(chain.from_iterable(action.option_strings for action in self._actions))
+            options = chain.from_iterable(action.option_strings for action in self._actions)
+            # one of the two spellings, as in the help
+            option_strings = [option for option in options if "_" not in option]
             word = _TRAINER_FLAGS.get(word.replace("-", "_").lstrip("_"), word)
             raise UserError(f"{unknown[0]}: no such flag{suggestion(word, option_strings)} (see --help)")
         typed_options = {word.partition("=")[0] for word in words}
@@ -358,15 +360,19 @@ def parse(
     # before all other flags, so that --help shows the values of the preset as defaults
     first = cli.Parser(add_help=False, allow_abbrev=False)
     first.add_argument("--preset")
-    first.add_argument("--config")
+    first.add_argument("--config", action="append", default=[])
     first.add_argument("--list-presets", "--list_presets", action="store_true")
     chosen, _ = first.parse_known_args(arguments)
     if chosen.list_presets:
         cli.say(_describe(presets[program], default))
         raise SystemExit(0)
 
-    file = require_file(expand_user(chosen.config), "--config") if chosen.config else None
+    if len(chosen.config) > 1:
+        raise UserError("--config: only one file of settings can be given")
+    file = require_file(expand_user(chosen.config[0]), "--config") if chosen.config else None
     table = read_toml(file) if file else {}
+    if "config" in table:
+        raise UserError(f"{file}: config: a file of settings names no other one")
     preset_of_file = table.pop("preset", default)
     preset = chosen.preset or str(preset_of_file)
     for command, names in presets.items():

@@ -59,7 +59,8 @@ class LossSettings:
     def __post_init__(self) -> None:
         require_range(self, "temperature", 1e-4)
         require_range(self, "alpha", 0)
-        if self.objective == "views" and any(isinstance(view, Adversarial) for view in self.parsed()):
+        views = self.parsed()
+        if self.objective == "views" and any(isinstance(view, Adversarial) for view in views):
             raise UserError("--views: an adversarial view needs the supervision of --objective joint")
 
     def parsed(self) -> tuple[View, View, View]:

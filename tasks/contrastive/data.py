@@ -234,8 +234,10 @@ def find_dev_pairs(files: FileSettings) -> tuple[str, dict[str, Path]]:
         if not paths:
             raise UserError(_missing(name, folder))
     elif not expand_user(choice).exists():
-        near = suggestion(choice, DEV_SETS)
-        raise UserError(f"--sts-dev {choice}: no such file, and none of the sets {', '.join(DEV_SETS)}{near}")
+        names = [*DEV_SETS, NO_PAIRS]
+        raise UserError(
+            f"--sts-dev {choice}: no such file, and not one of {', '.join(names)}{suggestion(choice, names)}"
+        )
     else:
         paths = {SINGLE: require_file(expand_user(choice), "--sts-dev")}
     # a wrong header is found here, before the encoder is loaded

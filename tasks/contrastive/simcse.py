@@ -1,6 +1,6 @@
 """Unsupervised SimCSE and EdaCSE: texts under dropout, and with punctuation inserted.
 
-python -m tasks.contrastive.simcse --preset simcse --texts FILE --weights minilm
+python -m tasks.contrastive.simcse --texts FILE --weights minilm --pooler mean --limit 0 --sts-dev none --keep last
 python -m tasks.contrastive.simcse --preset edacse-bert
 """
 
@@ -57,6 +57,8 @@ class LossSettings:
             raise UserError(
                 "--eda-weight and --marks-most require each other: a weight, and the punctuation that it weighs"
             )
+        if self.marks != "english" and not self.marks_most:
+            raise UserError("--marks needs --marks-most and --eda-weight: without them no marks are inserted")
 
 
 @dataclass(frozen=True)

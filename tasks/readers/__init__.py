@@ -97,7 +97,9 @@ def _first_fit(path: Path, requests: Sequence[Request]) -> tuple[str, Callable[[
         read = _reader(table, request)
         if read is not None:
             return request.kind, read
-    raise unknown_format(table, requests[0])
+    # the message is about the kind most of whose texts the header names
+    nearest = max(requests, key=lambda request: len(find_columns(table.names, request.kind).keys() - {"id", "label"}))
+    raise unknown_format(table, nearest)
 
 
 def _reader(table: Table, request: Request) -> Callable[[], DataFile] | None:

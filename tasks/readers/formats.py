@@ -40,10 +40,14 @@ def read_records(path: Path, kind: str) -> tuple[list[str], Records]:
         array = _read_array(path)
         return list(dict.fromkeys(chain.from_iterable(array))), enumerate(array, 1)
     table = open_table(path)
+    if table.delimiter == "json":
+        # a later object may have keys that the first lacks, such as a split
+        keys = chain.from_iterable(record for _, record in table.records())
+        return list(dict.fromkeys(keys)), table.records()
     if has_semicolons(path):
         names = next(csv.reader([table.line], delimiter=";"))
         table = replace(table, delimiter=";", names=names, quoted=True)
-    elif table.delimiter != "json":
+    else:
         table = fit(table, Request(kind)) or table
     return list(table.names), table.records()
 

@@ -97,7 +97,15 @@ def read_rows(table: Table, request: Request) -> DataFile:
         clean = clean_sentence if kind == "single" else clean_pair
     is_quora = table.is_course and kind == "pair-class"
     data = DataFile(table.path, len(texts), is_course=is_course)
+    roles = list(KINDS[kind].texts.values())
+    if request.labelled:
+        roles.append(KINDS[kind].label)
+    known = {"split", *chain.from_iterable(roles)}
     for line, record in records_of_split(data, table.names, table.records(), request.split):
+        if table.delimiter == "json":
+            further = sorted(known.intersection(record).difference(table.names))
+            if further:
+                raise UserError(f"{table.path}:{line}: {further[0]}: the first line has no such key")
         if all(value == name for name, value in record.items()):
             data.skip(line, "repeats the header")
             continue

@@ -113,7 +113,8 @@ def test_warnings_name_truncation_and_leaks(script: Script, tmp_path: Path) -> N
         "\tid\tsentence\tsentiment\n0\ta\t the cat\t3\n1\tb\t" + " cat" * 7 + "\t1\n2\tc\t" + " cat" * 6 + "\t1\n"
     )
     flags = ("--tasks", "sst", "--sst-train", tmp_path / "sst.csv", "--max-length", 8, "--epochs", 1)
-    run = script(MULTITASK, *flags, "--sst-dev", tmp_path / "sst.csv")
+    run = script(MULTITASK, *flags, "--sst-dev", tmp_path / "sst.csv", "--para-train", "nowhere.csv")
     assert run.code == 0, run.err
+    assert "--para-train has no effect with --tasks sst" in run.err
     assert any("1 of 3 inputs" in line and "sst.csv" in line for line in run.err.splitlines()), run.err
     assert "3 of 3 dev rows have the texts of a training row" in run.err

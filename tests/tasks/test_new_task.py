@@ -56,6 +56,13 @@ def test_dev_and_test_are_found(name: str, task_name: str, tmp_path: Path, monke
     assert names == {"train": name.format("train"), "dev": name.format("valid"), "test": name.format("test")}
 
 
+def test_labels_are_not_those_of_test_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mails.csv").write_text("text,label,split\na cat sat,0,train\na dog sat,1,train\na bird sat,-1,test\n")
+    (task,) = registry.build(str(new_task.write_task(Path("mails.csv"))), "cross")
+    assert isinstance(task, OwnTask) and task.definition.labels == ("0", "1")
+
+
 def test_name_is_that_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the word train, which is no part of another word."""
     monkeypatch.chdir(tmp_path)
@@ -70,6 +77,10 @@ def test_name_is_that_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         (b"a fine film,good\na bad one,bad\na good one,good\n", "so it is no header"),
         (b"PK\x03\x04 more", "an Excel file"),
         (b"number\n1\n2\n", "no column looks like texts: it has 'number'"),
+        (
+            b"left;right;points\n" + b"".join(b"a cat and so on;the cat again;0,%d\n" % n for n in range(10, 60)),
+            "column 'points' has 50 different values in 50 rows",
+        ),
     ],
 )
 def test_unfit_file_is_named(content: bytes, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

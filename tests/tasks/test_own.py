@@ -165,6 +165,14 @@ def test_json_array_keeps_missing_keys(make: Make, tmp_path: Path) -> None:
     assert record.prediction_file(task, "dev") == "reviews-dev-output.jsonl"
 
 
+def test_json_lines_keep_late_keys(make: Make, tmp_path: Path) -> None:
+    """A row without the key `split`, which a later one has, is of no split."""
+    records = [{"comment": "a", "mood": "x"}, {"comment": "b", "mood": "y", "split": "test"}]
+    write_json(tmp_path / "r.jsonl", records)
+    with pytest.raises(UserError, match="no row to train on"):
+        make(**{**REVIEWS, "train": "r.jsonl"})
+
+
 MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({**REVIEWS, "tets": "r.csv"}, "tets: a classification has no such key; did you mean .*; it has kind, train, dev"),
     ({**REVIEWS, "text1": "comment"}, "text1: a classification has no such key"),
@@ -177,6 +185,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"kind": "classification", "train": "r.csv"}, "text: not named, and no column has a usual name; the columns of"),
     ({**REVIEWS, "id": "number"}, "id: no column 'number'"),
     ({**REVIEWS, "labels": ["happy"]}, r"labels: \['happy'\] is not a list of two or more different texts"),
+    ({**REVIEWS, "labels": [1, 1.0]}, r"labels: \[1, 1\.0\] is not a list of two or more different texts"),
     ({**REVIEWS, "metric": "pearson"}, "metric: 'pearson' is not one of accuracy, macro-f1"),
     ({**REVIEWS, "weight": 0}, "weight: 0 is not a number above 0"),
     ({"kind": "classification", "train": "index.csv"}, "text: not named, and no column has a usual name"),

@@ -87,6 +87,8 @@ def test_flags_override_file_and_preset(presets: Path, tmp_path: Path) -> None:
     slower = parse_words(presets, "--preset", "slower").settings.training
     assert (slower.epochs, slower.lr) == (3, 1e-7), "what a preset does not set is its base's"
     assert parse_words(presets, "--config", config, "--preset", "slower").settings.training.lr == 1e-7
+    with pytest.raises(UserError, match="--config: only one file"):
+        parse_words(presets, "--config", config, "--config", config)
     config.write_text("\ufeffpreset = 3\n", encoding="utf-8")
     with pytest.raises(UserError, match="--preset: '3' is not one of"):
         parse_words(presets, "--config", config)
@@ -124,7 +126,12 @@ def test_mistake_names_the_flag(presets: Path, words: str, message: str) -> None
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("lr = 'fast'", "--lr"), ("[training]\nlr = 1", "--training"), ("lr = ", "not a TOML file")],
+    [
+        ("lr = 'fast'", "--lr"),
+        ("config = 'b.toml'", "a file of settings names no other one"),
+        ("[training]\nlr = 1", "--training"),
+        ("lr = ", "not a TOML file"),
+    ],
 )
 def test_mistake_names_the_file(presets: Path, tmp_path: Path, text: str, message: str) -> None:
     config = tmp_path / "run.toml"

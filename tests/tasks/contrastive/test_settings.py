@@ -112,6 +112,8 @@ BAD = [
     (SIMCSE, "--eda-weight 0.6", "--eda-weight and --marks-most"),
     (CONSERT, "--views shuffle", "--views 'shuffle': two views"),
     (CONSERT, "--views Adversarial,none", "adversarial.*--objective joint"),
+    (CONSERT, "--preset consert-joint --views shuffle", "--views 'shuffle': two views"),
+    (SIMCSE, "--marks chinese", "--marks needs --marks-most"),
 ]
 
 
@@ -126,6 +128,7 @@ def test_mistake_names_the_flag(command: str, words: str, message: str) -> None:
     ("command", "words", "message"),
     [
         (PRETRAIN, "--objective triplet --temperature 0.1", "--temperature belongs to --objective nt-xent"),
+        (PRETRAIN, "--order random --difficulty entailment", "--difficulty belongs to --order curriculum or anti"),
         (PRETRAIN, "--loss-margin 2", "--loss-margin belongs to --objective triplet"),
         (PRETRAIN, "--preset", "--preset"),
         (PRETRAIN, "--synonyms none --synonyms-p 0.5", "--synonyms-p belongs to --synonyms 1, 2 or 3"),

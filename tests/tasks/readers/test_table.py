@@ -56,6 +56,8 @@ def test_json_lines(write: Callable, refusal: Callable) -> None:
         (3, ("7",), 3),
     ]
     first = '{"text": "x", "label": 1}\n'
+    late = '{"text": "y", "label": 1, "split": "test"}\n'
+    assert refusal(open_as, write(first + late), "single").endswith(":2: split: the first line has no such key")
     assert refusal(open_as, write(first + '{"text": [1], "label": 1}\n'), "single").startswith(
         "file.csv:2: text: neither text nor a number"
     )
