@@ -5,6 +5,7 @@ Axes: T tokens in the batch, B sentences, L length of a padded row, D hidden.
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,15 +22,16 @@ from minbert.ragged import Ragged, inverse
 class Outputs(dict[str, Tensor]):
     """A dict whose values are attributes too, and can be indexed by their position, as in transformers."""
 
-    def __getitem__(self, key: str | int) -> Tensor:
-        if isinstance(key, int):
-            return list(self.values())[key]
+    def __getitem__(self, key: str | int | slice) -> Any:
+        if isinstance(key, int | slice):
+            return tuple(self.values())[key]
         return super().__getitem__(key)
 
     def __getattr__(self, name: str) -> Tensor:
         if name not in self:
             raise AttributeError(f"no output {name!r}; there are {', '.join(self)}")
-        return self[name]
+        output: Tensor = self[name]
+        return output
 
 
 class BertModel(nn.Module):

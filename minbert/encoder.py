@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from minbert.precision import autocast, choose, default_device
 from minbert.ragged import Ragged
 from minbert.tokenizer import Tokenizer
 
-Vectors = str | list[str] | np.ndarray | Tensor
+Vectors = str | Sequence[Any] | np.ndarray | Tensor
 """Vectors, or the texts to encode."""
 
 
@@ -64,7 +64,7 @@ class Encoder:
         and its maximum. `pipeline` holds prompts and the layers over the pooled vector. Raises `UserError` if
         `max_length` is below 3, and for an unknown pooler or precision.
         """
-        self.model = model.eval()
+        self.model = model
         self.tokenizer = tokenizer
         self.pooler = one_of(pooler, pooling.NAMES, "pooler")
         self.pipeline = pipeline or Pipeline()
@@ -212,8 +212,9 @@ class Encoder:
         prompt_name: str | None = None,
         truncate_dim: int | None = None,
     ) -> np.ndarray | Tensor:
-        """Vectors of N sentences: float32 [N, D], or [D] for a single string. The names are sentence-transformers'.
+        """Vectors of N sentences: a float32 array [N, D], or [D] for a single string.
 
+        The names are sentence-transformers'; not here are `convert_to_numpy`, `precision`, `output_value` and `device`.
         `batch_size` is the largest number of sentences in a batch, which in any case has at most 2,048 tokens on the
         CPU and 32,768 elsewhere.
         `normalize_embeddings` scales vectors to length 1, or does not, whatever the folder says.
@@ -269,11 +270,15 @@ class Encoder:
 
         Texts are encoded first. It is the cosine whatever function of similarity the folder names.
         """
-        return self._unit_rows(a) @ self._unit_rows(b).T
+        rows = self._unit_rows(a)
+        return rows @ self._unit_rows(b).to(rows.device).T
 
     def _unit_rows(self, vectors: Vectors) -> Tensor:
         """The rows scaled to length 1, in fp32: [N, D]; [D] counts as [1, D]."""
-        if not isinstance(vectors, np.ndarray | Tensor):
+        if isinstance(vectors, list | tuple) and vectors and not isinstance(vectors[0], str):
+            vectors = np.asarray(vectors, dtype=np.float32)
+        are_texts = isinstance(vectors, np.ndarray) and vectors.dtype.kind in "UO"
+        if are_texts or not isinstance(vectors, np.ndarray | Tensor):
             vectors = self.encode(vectors)
         return F.normalize(torch.atleast_2d(torch.as_tensor(vectors)).float(), dim=1)
 

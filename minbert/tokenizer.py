@@ -22,6 +22,7 @@ BERT_TOKENS = {
     "mask_token": "[MASK]",
 }
 """BERT's special tokens by their roles, whose names are those of transformers' `tokenizer_config.json`."""
+_CHUNK = 4096  # texts
 _WITHOUT_EFFECT = ("post_processor", "decoder")
 """Parts of a tokenizer.json that `Tokenizer.encode` does not use; transformers' versions write different ones."""
 
@@ -83,15 +84,19 @@ class Tokenizer:
 
         Raises `UserError` for a text with half of a surrogate pair, which no encoding of characters has.
         """
+        rows: list[list[int]] = []
         try:
-            rows = self._library.encode_batch_fast(list(texts), add_special_tokens=False)
+            # some at a time: the library's objects take much more memory than the ids
+            for start in range(0, len(texts), _CHUNK):
+                chunk = self._library.encode_batch_fast(list(texts[start : start + _CHUNK]), add_special_tokens=False)
+                rows += [row.ids for row in chunk]
         except TypeError:
             for index, text in enumerate(texts):
                 if any("\ud800" <= character <= "\udfff" for character in text):
                     problem = "holds half of a surrogate pair, which is no character"
                     raise UserError(f"text number {index}, counted from 0, {problem}: {ascii(text)[:80]}") from None
             raise
-        return [row.ids for row in rows]
+        return rows
 
     @property
     def unknown(self) -> int | None:

@@ -19,7 +19,7 @@ import torch
 
 from minbert import Encoder
 from minbert.errors import UserError
-from minbert.files import cache_entry, cache_folder, key_hash, write_atomic
+from minbert.files import cache_entry, cache_folder, expand_user, key_hash, write_atomic
 from minbert.train import start
 from minbert.train.settings import flag_name, parse
 from multitask_train import train as train_run
@@ -44,8 +44,9 @@ class TrainedRun:
     predictor: predict.Predictor = field(repr=False)
 
     def predict(self, task: str, inputs: Sequence[Any]) -> pd.DataFrame:
-        """A row for each text or pair of texts: `prediction`, the name of a class or a score, and each `p(class)`.
+        """A row for each text or pair of texts: `prediction`, a class or a score, and each `p(class)`.
 
+        Classes are texts: "1" of a label 1, "true" of True.
         The rows have the index of `inputs` if it is a Series.
         Raises `UserError` for a task that the run has no head for, and for other inputs.
         """
@@ -80,22 +81,24 @@ def train(tasks: Tasks, encoder: str | Path | Encoder = "minilm", **settings: An
     # a run to go on with has an encoder
     if not settings.get("from_run"):
         flags["weights"] = _encoder_folder(encoder) if isinstance(encoder, Encoder) else encoder
-    arguments = [f"{flag_name(name)}={value}" for name, value in flags.items()]
+    arguments = [f"{flag_name(name)}={value}" for name, value in flags.items() if value is not None]
     parsed = parse(
         MultitaskSettings, PRESETS, arguments, program="multitask_train.py", description="", default="default"
     )
     deterministic = torch.get_deterministic_debug_mode()
+    fills = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     try:
         with start.open_run(resolve_defaults(parsed)) as run:
             train_run(run)
     finally:
         torch.set_deterministic_debug_mode(deterministic)
+        torch.utils.deterministic.fill_uninitialized_memory = fills  # type: ignore[attr-defined]
     return load(run.folder.path)
 
 
 def load(folder: str | Path) -> TrainedRun:
     """A finished run of `multitask_train.py`. Raises `UserError` if `folder` is none."""
-    folder = Path(folder)
+    folder = expand_user(folder)
     _, scores = fine_tuned(folder)
     return TrainedRun(folder, scores["tasks"], predict.load(folder))
 
@@ -113,7 +116,7 @@ def _task_file(name: str, keys: Mapping[str, Any]) -> str:
             )
             values[split] = f"{name}-{split}.jsonl"
         elif split in values:
-            values[split] = str(Path(values[split]).absolute())
+            values[split] = str(expand_user(values[split]).absolute())
     lines = []
     for key, value in values.items():
         # labels may be an array, a weight one of NumPy's numbers

@@ -23,7 +23,7 @@ from minbert.bert import BertModel
 from minbert.config import BertConfig
 from minbert.errors import UserError, format_count
 from minbert.fast import accelerate
-from minbert.files import require_file
+from minbert.files import expand_user, require_file
 from minbert.precision import choose, default_device, supports_bf16
 from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
@@ -144,7 +144,7 @@ def load(run: Path | str) -> Predictor:
 
     Raises `UserError` if `run` is not a finished run of multitask_train.py.
     """
-    run = Path(run)
+    run = expand_user(run)
     manifest, scores = fine_tuned(run)
     settings = manifest["all_settings"]
     device = default_device()

@@ -101,7 +101,6 @@ class Evaluation:
 
     def evaluate(self) -> EvaluationResult:
         """Evaluate the encoder as it is now."""
-        self.encoder.model.eval()
         if not self.texts:
             return EvaluationResult({}, {})
         vectors = unit(encode_over_ranks(self.encoder, self.texts))

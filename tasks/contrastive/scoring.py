@@ -56,7 +56,6 @@ def similarities(encoder: Encoder, triplets: Examples, weights_sha256: str, rows
     """
 
     def build() -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        encoder.model.eval()
         values = np.empty((2, len(rows)), dtype=np.float32)
         for begin in range(0, len(rows), _BLOCK):
             block = rows[begin : begin + _BLOCK].tolist()

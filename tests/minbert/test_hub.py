@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import transformers
 
 from minbert import Encoder, UserError, weights
 from minbert.tokenizer import Tokenizer
@@ -56,7 +57,9 @@ def test_cached_name_opens_without_hub(tiny: Path, tmp_path: Path) -> None:
 def test_folder_is_opened_once_until_changed(tiny: Path, tiny_copy: Callable[..., Path]) -> None:
     folder = tiny_copy()
     before = sorted(folder.iterdir())
+    transformers.logging.set_verbosity_warning()
     saved = weights.resolve(str(folder))
+    assert transformers.logging.get_verbosity() == transformers.logging.WARNING, "the user's own"
     assert same(saved, tiny)
     written = (saved / "model.safetensors").stat().st_mtime_ns
     assert weights.resolve(str(folder)) == saved

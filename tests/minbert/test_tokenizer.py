@@ -102,6 +102,10 @@ def test_fingerprint_covers_what_changes_ids(tmp_path: Path) -> None:
 def test_surrogate_has_an_index(ours: Tokenizer) -> None:
     with pytest.raises(UserError, match=r"text number 1, counted from 0, holds half of a surrogate pair"):
         ours.encode(["a cat", "a \ud83d cat"])
+    many = [*["a cat"] * 4500, "a \ud83d cat"]
+    with pytest.raises(UserError, match="text number 4500, counted from 0"):
+        ours.encode(many)
+    assert ours.encode(many[:-1]) == ours.encode(["a cat"]) * 4500
 
 
 BPE = tokenizers.Tokenizer(tokenizers.models.BPE()).to_str()

@@ -68,7 +68,7 @@ def test_frames_equal_files(tiny: Path, tmp_path: Path) -> None:
         runs.append(run.predict("questions", [("a cat", "the cat"), ("who", "a dog")]))
     pd.testing.assert_frame_equal(*runs)
     # a run that goes on without an update
-    more = {**SMALL, "max_steps": 1, "lr": 0, "from_run": folder}
+    more = {**SMALL, "max_steps": 1, "lr": 0, "from_run": folder, "encoder_dropout": None}
     run = tasks.train({"questions": {**keys, "train": file}}, run_dir=tmp_path / "more", **more)
     pd.testing.assert_frame_equal(run.predict("questions", [("a cat", "the cat"), ("who", "a dog")]), runs[1])
     with pytest.raises(minbert.UserError, match="add --resume"):
