@@ -47,8 +47,8 @@ class SynonymSettings:
     )
     synonyms_senses: Literal["first", "all"] = flag(
         "first",
-        "first = synonyms of a word's most frequent sense, which keep its meaning; all = of every sense in WordNet, "
-        "and phrases: they reach twice as many words (with 3, half as many again)",
+        "first = synonyms of a word's most frequent sense, which mostly keep its meaning; all = of every sense in "
+        "WordNet, and phrases, which often do not: they reach twice as many words (with 3, half as many again)",
     )
 
     def __post_init__(self) -> None:
@@ -157,11 +157,12 @@ def synonym_augmentation(
 
 
 def first_replacements(tagged: Tagged, texts: Sequence[str]) -> dict[str, str]:
-    """Some replaceable words, in the order of the texts, each with its first synonym."""
+    """Some replaceable words, in the order of the texts, each with its first synonym and the number of all."""
     replacements: dict[str, str] = {}
     for number, text in enumerate(texts):
         for start, end, group in tagged.of(number):
-            replacements.setdefault(text[start:end].lower(), tagged.candidates[group][0])
+            first, *others = tagged.candidates[group]
+            replacements.setdefault(text[start:end].lower(), f"{first} (of {1 + len(others)})")
         if len(replacements) >= EXAMPLES_SHOWN:
             break
     return replacements
