@@ -153,7 +153,7 @@ def find_data(options: PretrainSettings) -> triplets.TripletFiles:
     files = triplets.find_triplets(options.files.triplets, options.files.data)
     find_dev_pairs(options.files)  # a missing or unfit file is an error before the encoder is loaded
     if files.kind == "triplet" and options.data.per_premise != "first":
-        raise UserError(f"--per-premise belongs to labelled NLI pairs; {files.paths[0]} holds triplets")
+        raise UserError(f"--per-premise belongs to labelled NLI pairs; {files.paths[0]} holds none")
     if files.num_texts == 2:
         if options.loss.objective != "nt-xent":
             raise UserError(f"{files.paths[0]}: --objective {options.loss.objective} needs rows with hard negatives")

@@ -214,7 +214,9 @@ class Encoder:
     ) -> np.ndarray | Tensor:
         """Vectors of N sentences: a float32 array [N, D], or [D] for a single string.
 
-        The names are sentence-transformers'; not here are `convert_to_numpy`, `precision`, `output_value` and `device`.
+        The names are sentence-transformers'; not here are `convert_to_numpy`, `precision`, `output_value`, `device`,
+        `pool` and `chunk_size`.
+
         `batch_size` is the largest number of sentences in a batch, which in any case has at most 2,048 tokens on the
         CPU and 32,768 elsewhere.
         `normalize_embeddings` scales vectors to length 1, or does not, whatever the folder says.
@@ -276,7 +278,7 @@ class Encoder:
     def _unit_rows(self, vectors: Vectors) -> Tensor:
         """The rows scaled to length 1, in fp32: [N, D]; [D] counts as [1, D]."""
         if isinstance(vectors, list | tuple) and vectors and not isinstance(vectors[0], str):
-            vectors = np.asarray(vectors, dtype=np.float32)
+            vectors = torch.stack([torch.as_tensor(row, dtype=torch.float32) for row in vectors])
         are_texts = isinstance(vectors, np.ndarray) and vectors.dtype.kind in "UO"
         if are_texts or not isinstance(vectors, np.ndarray | Tensor):
             vectors = self.encode(vectors)

@@ -64,8 +64,8 @@ def write_task(source: Path) -> Path:
     if kind != "similarity" and not can_be_classes(labels, len(columns[label])):
         counts = f"{len(labels):,} different values in {format_count(len(columns[label]), 'rows')}"
         raise UserError(
-            f"--new-task {source}: column {label!r} has {counts}, so they are no classes; scores are of two texts, and "
-            "have a decimal point"
+            f"--new-task {source}: column {label!r} has {counts}, so they are no classes; scores are numbers, with a "
+            "point before decimals, and belong to two texts"
         )
 
     few = len(columns[label]) < _FEW_ROWS
@@ -113,7 +113,9 @@ def _related_files(source: Path) -> tuple[str, dict[str, Path]]:
                 path = source.with_name(before + word + after + dot + ending)
                 if path.is_file():
                     files.setdefault(split, path)
-        name = (before + after).strip("-_ ") or source.absolute().parent.name
+        name = (before + after).strip("-_ ")
+        if name.lower() in ("", "set", "data"):
+            name = source.absolute().parent.name
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", name)
     return name if can_name_task(name) else f"my-{name}", files
 

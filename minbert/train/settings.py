@@ -369,7 +369,7 @@ def parse(
 
     if len(chosen.config) > 1:
         raise UserError("--config: only one file of settings can be given")
-    file = require_file(expand_user(chosen.config[0]), "--config") if chosen.config else None
+    file = require_file(expand_user(chosen.config[0]), "--config") if any(chosen.config) else None
     table = read_toml(file) if file else {}
     if "config" in table:
         raise UserError(f"{file}: config: a file of settings names no other one")

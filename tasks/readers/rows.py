@@ -97,10 +97,12 @@ def read_rows(table: Table, request: Request) -> DataFile:
         clean = clean_sentence if kind == "single" else clean_pair
     is_quora = table.is_course and kind == "pair-class"
     data = DataFile(table.path, len(texts), is_course=is_course)
-    roles = list(KINDS[kind].texts.values())
+    roles = [*KINDS[kind].texts.values(), KINDS[kind].id]
     if request.labelled:
         roles.append(KINDS[kind].label)
-    known = {"split", *chain.from_iterable(roles)}
+    known = set(chain.from_iterable(roles))
+    if request.split:
+        known.add("split")
     for line, record in records_of_split(data, table.names, table.records(), request.split):
         if table.delimiter == "json":
             further = sorted(known.intersection(record).difference(table.names))

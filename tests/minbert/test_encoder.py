@@ -79,6 +79,8 @@ def test_similarities_equal_sentence_transformers(encoder: Encoder, theirs: Sent
     texts = np.array(SENTENCES)
     for a, b in ((SENTENCES[0], SENTENCES), (SENTENCES[0], texts), (vectors[0].tolist(), list(vectors))):
         torch.testing.assert_close(encoder.similarity(a, b), expected)
+    tensors = [torch.from_numpy(vector).requires_grad_() for vector in vectors]
+    torch.testing.assert_close(encoder.similarity(tensors[0], tensors).detach(), expected)
 
 
 def test_long_texts_are_truncated_alike(encoder: Encoder, theirs: SentenceTransformer) -> None:

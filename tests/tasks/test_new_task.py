@@ -44,7 +44,7 @@ def test_task_is_written_and_read(
         new_task.write_task(Path(name))
 
 
-@pytest.mark.parametrize(("name", "task_name"), [("{}.csv", "mails"), ("{}set.csv", "set"), ("a-{}.csv", "a")])
+@pytest.mark.parametrize(("name", "task_name"), [("{}.csv", "mails"), ("{}set.csv", "mails"), ("a-{}.csv", "a")])
 def test_dev_and_test_are_found(name: str, task_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mails").mkdir()

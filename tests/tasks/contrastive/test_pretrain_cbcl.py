@@ -68,6 +68,7 @@ def test_chance_is_loss_of_equal_vectors(rows: int, columns: int) -> None:
     ("flags", "message"),
     [
         ({"objective": "triplet", "order": "none"}, "two.csv: --objective triplet needs rows with hard negatives"),
+        ({"order": "none", "per_premise": "zip"}, "--per-premise belongs to labelled NLI pairs; .*two.csv holds none"),
         ({"order": "anti"}, "two.csv: --order anti needs rows with hard negatives; choose --order none or random"),
     ],
 )

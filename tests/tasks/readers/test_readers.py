@@ -151,6 +151,11 @@ def test_a_split_column_selects_rows(write: Callable, refusal: Callable) -> None
     assert [row.texts for row in open_as(path, "single", "train").rows] == [("b",)]
 
 
+def test_message_is_about_the_nearest_kind(write: Callable, refusal: Callable) -> None:
+    path = write("premise,hypothesis,relation\na cat,a dog,neutral\n")
+    assert "'gold_label'" in refusal(kind_of, path, ("triplet", "nli"))
+
+
 @pytest.mark.parametrize("label", ["-1", "-1.0", ""])
 def test_placeholder_labels_are_no_labels(write: Callable, refusal: Callable, label: str) -> None:
     path = write(f"id\tsentence\tsentiment\na\tuneasy mishmash\t{label}\nb\tgood\t1\n")

@@ -57,7 +57,11 @@ def test_json_lines(write: Callable, refusal: Callable) -> None:
     ]
     first = '{"text": "x", "label": 1}\n'
     late = '{"text": "y", "label": 1, "split": "test"}\n'
-    assert refusal(open_as, write(first + late), "single").endswith(":2: split: the first line has no such key")
+    path = write(first + late)
+    assert len(open_as(path, "single").rows) == 2
+    assert refusal(open_as, path, "single", "train").endswith(":2: split: the first line has no such key")
+    late = '{"text": "y", "label": 1, "id": "b"}\n'
+    assert refusal(open_as, write(first + late), "single").endswith(":2: id: the first line has no such key")
     assert refusal(open_as, write(first + '{"text": [1], "label": 1}\n'), "single").startswith(
         "file.csv:2: text: neither text nor a number"
     )
