@@ -156,6 +156,7 @@ def test_every_difference_is_that_of_means(multitask: MakeRun) -> None:
     assert each.rows["run"].tolist() == [run.name for run in runs]
     cells = scores.rows.set_index("run")
     assert cells["seed"].to_dict() == {"a": "1, 2", "b": "2, 3"}
+    assert set(cells["step"]) | set(each.rows["step"]) == {f"20 of {runs[0].scores['last_step']}"}
     for row in table.rows.to_dict("records"):
         means = [float(cells[row["metric"]][group].split(" ± ")[0]) for group in ("a", "b")]
         assert float(row["difference"].replace("−", "-")) == pytest.approx(means[1] - means[0], abs=1.1e-4)
