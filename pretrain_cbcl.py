@@ -129,8 +129,7 @@ class TripletTrainStep(ContrastiveTrainStep):
         negative = hard_negatives[0] if hard_negatives else None
         if self.loss_settings.objective == "nt-xent":
             inputs = (anchor, positive, negative, self.loss_settings.temperature)
-            loss = losses.nt_xent(*inputs)
-            return {"loss": loss, "accuracy": losses.nearest_share(losses.candidate_logits(*inputs))}
+            return {"loss": losses.nt_xent(*inputs), "accuracy": losses.accuracy(*inputs)}
         assert negative is not None, "find_data has refused rows without a hard negative"
         margin = self.loss_settings.loss_margin
         if self.loss_settings.objective == "triplet":

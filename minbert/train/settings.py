@@ -372,7 +372,7 @@ def parse(
     file = require_file(expand_user(chosen.config[0]), "--config") if any(chosen.config) else None
     table = read_toml(file) if file else {}
     if "config" in table:
-        raise UserError(f"{file}: config: a file of settings names no other one")
+        raise UserError(f"{file}: config: a file of settings cannot name another")
     preset_of_file = table.pop("preset", default)
     preset = chosen.preset or str(preset_of_file)
     for command, names in presets.items():

@@ -161,8 +161,8 @@ def first_replacements(tagged: Tagged, texts: Sequence[str]) -> dict[str, str]:
     replacements: dict[str, str] = {}
     for number, text in enumerate(texts):
         for start, end, group in tagged.of(number):
-            first, *others = tagged.candidates[group]
-            replacements.setdefault(text[start:end].lower(), f"{first} (of {1 + len(others)})")
+            synonyms = tagged.candidates[group]
+            replacements.setdefault(text[start:end].lower(), f"{synonyms[0]} (of {len(synonyms)})")
         if len(replacements) >= EXAMPLES_SHOWN:
             break
     return replacements

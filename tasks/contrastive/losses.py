@@ -42,6 +42,12 @@ def nt_xent_from_logits(logits: Tensor) -> Tensor:
 
 
 @torch.no_grad()
+def accuracy(anchor: Tensor, positive: Tensor, hard_negative: Tensor | None, temperature: float) -> Tensor:
+    """`nearest_share` of the logits of `nt_xent`."""
+    return nearest_share(candidate_logits(anchor, positive, hard_negative, temperature))
+
+
+@torch.no_grad()
 def nearest_share(logits: Tensor) -> Tensor:
     """The share of rows whose own candidate is above every other in logits [B, C]; a tie is a miss."""
     positives = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)

@@ -109,7 +109,7 @@ class SimcseTrainStep(ContrastiveTrainStep):
         # two passes of a text in one batch have dropout masks of their own
         first, second, *punctuated = vectors.chunk(len(self.columns))
         loss = losses.nt_xent(first, second, None, temperature)
-        accuracy = losses.nearest_share(losses.candidate_logits(first, second, None, temperature))
+        accuracy = losses.accuracy(first, second, None, temperature)
         if not punctuated:
             return {"loss": loss, "accuracy": accuracy}
         marked = losses.nt_xent(first, punctuated[0], None, temperature)

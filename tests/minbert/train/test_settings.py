@@ -128,7 +128,7 @@ def test_mistake_names_the_flag(presets: Path, words: str, message: str) -> None
     ("text", "message"),
     [
         ("lr = 'fast'", "--lr"),
-        ("config = 'b.toml'", "a file of settings names no other one"),
+        ("config = 'b.toml'", "a file of settings cannot name another"),
         ("[training]\nlr = 1", "--training"),
         ("lr = ", "not a TOML file"),
     ],
