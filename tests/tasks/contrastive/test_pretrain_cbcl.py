@@ -34,8 +34,12 @@ def test_nt_xent_is_over_the_batch(
     pooler = {"none": "mean", "training": "cls", "kept": "pooler"}[projection]
     model = ContrastiveModel(bert, pooler, seed=9, projection=projection).eval()
     metrics, gradients = run_step(TripletTrainStep(examples), model, ROWS)
-    expected = nt_xent(*vectors_of(model, examples, ROWS), temperature=0.05)
+    vectors = vectors_of(model, examples, ROWS)
+    expected = nt_xent(*vectors, temperature=0.05)
     assert metrics["loss"].item() == pytest.approx(expected.item(), rel=1e-4)
+    anchors, *candidates = [torch.nn.functional.normalize(torch.as_tensor(side), dim=1) for side in vectors]
+    nearest = (anchors @ torch.cat(candidates).T).argmax(1)
+    assert metrics["accuracy"].item() == pytest.approx((nearest == torch.arange(len(ROWS))).float().mean().item())
     assert ("projection.weight" in gradients) == (projection == "training")
 
 
