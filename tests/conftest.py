@@ -169,7 +169,8 @@ def write_wordnet() -> Callable[..., Path]:
 def _write_wordnet(folder: Path, *synsets: tuple[str, dict[str, int]], rude: tuple[str, ...] = ()) -> Path:
     """`synsets` are (part of speech n, v, a or r; lemma -> how often it was counted in this sense).
 
-    The lemmas in `rude` are marked as disparaging, as WordNet marks them.
+    The lemmas in `rude` are marked as disparaging, as WordNet marks them. "old(a)" is an adjective "old" that only
+    stands before a noun.
     """
     names = {"n": "noun", "v": "verb", "a": "adj", "r": "adv"}
     wordnet = folder / "corpora" / "wordnet"
@@ -185,7 +186,7 @@ def _write_wordnet(folder: Path, *synsets: tuple[str, dict[str, int]], rude: tup
         pointers = f"{marks.count(';u'):03d}{marks}{frames}"
         data[part] += f"{offset:08d} 00 {part} {len(lemmas):02x} {words} {pointers} | of a test  \n"
         for lemma, count in lemmas.items():
-            name = lemma.replace(" ", "_").lower()
+            name = lemma.partition("(")[0].replace(" ", "_").lower()
             offsets[part].setdefault(name, []).append(offset)
             kind = "nvar".index(part) + 1
             counts.append(f"{name}%{kind}:00:{number:02d}:: 1 {count}\n")

@@ -5,8 +5,8 @@ words have no synonyms. Method 2 does the same for nouns and adjectives only. Bo
 paper's best, chooses at every step: with probability p a batch is augmented, and then ONE adjective of each sentence is
 replaced: of those that have a synonym the first one in even steps, the last one in odd steps.
 
-Letter case is kept. The rest of the text is unchanged ("a" before the word too), and so are labels and row ids. Every
-replacement is a pure function of (seed, row or step).
+Letter case is kept. The rest of the text is unchanged, and so are labels and row ids. Every replacement is a pure
+function of (seed, row or step).
 """
 
 from collections import Counter

@@ -2,7 +2,8 @@
 
 A word's synonyms are the other lemmas of the synsets that contain the word in the same spelling: "turkey" is not the
 republic, "john" not a toilet. Excluded are lemmas that WordNet marks as slurs, obscenities or disparaging, closed-class
-words, names and abbreviations as synonyms of common words, and a list of words for people and rude words (`keep.txt`).
+words, names and abbreviations as synonyms of common words, adjectives for another position in the sentence ("alive" of
+"live"), words that do not fit the "a" or "an" before them, and a list of words for people and rude words (`keep.txt`).
 
 NLTK and lemminflect take a second to import, so they are imported only to look up words: a run without synonyms does
 without them.
@@ -46,11 +47,14 @@ _RUDE = {"ethnic_slur", "obscenity", "disparagement"}
 _INSIDE_A_PHRASE = {"of", "in", "at", "on", "to", "for", "by", "and"}
 KINDS = {1: "navr", 2: "na", 3: "a"}
 """Method of replacement (CBCL, section 4.4) -> the parts of speech it replaces."""
-_VERSION = 7  # of the results of `tag`, part of the cache key
+_VERSION = 8  # of the results of `tag`, part of the cache key
 _ORDER = "navr"
 # Penn Treebank tokens, as far as a tagger needs them: clitics split off, hyphenated words whole, each sign one token.
 TOKEN = re.compile(r"[^\W\d_]+(?=n['’]t\b)|n['’]t\b|['’](?:s|m|d|t|ll|re|ve)\b|\w+(?:-\w+)*|[^\w\s]", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)*")
+_ARTICLE = re.compile(r"\b(an?)\s+$", re.IGNORECASE)
+# words after "an": by their first letter, but for "hour" and its like, and "unit", "useful", "European", "one-way"
+_AFTER_AN = re.compile(r"heir|hono|hour|honest|(?!eu|on(ce|e)\b|uni(?![dmn])|us[aeu]|ut[eio])[aeiou]", re.IGNORECASE)
 
 # WordNet has only nouns, verbs, adjectives and adverbs. In it, "a" is an angstrom, "in" is indium, "I" is iodine, "be"
 # is beryllium, "as" is arsenic, "it" is information technology and "one" is a digit. Auxiliaries, number words,
@@ -69,6 +73,7 @@ outside over past per plus regarding round throughout through till to toward tow
 upon via with within without away back forth apart aside ahead
 am is are was were be been being have has had having do does did doing done can could may might must shall should will
 would ought need dare used let lets got get gets getting gotten go goes going gone went
+able unable worth front
 not never ever also too very just only even still again already almost quite rather more most less least much many few
 fewer several enough lot lots else instead maybe perhaps yes no ok okay oh ah please well
 better best worse worst further farther
@@ -258,13 +263,20 @@ class WordNet:
 
 
 def _replacements(lemma: str, synset: Any) -> list[str]:
-    """The lemmas of a synset that can replace `lemma`: no slurs, names for common words, signs or digits."""
+    """The lemmas of a synset that can replace `lemma`: no slurs, names for common words, signs or digits.
+
+    Nor adjectives for another position than the lemma's: WordNet marks some as attributive or as predicative.
+    """
     if _is_rude(synset):
         return []
-    lemmas = [str(other.name()).replace("_", " ") for other in synset.lemmas() if not _is_rude(other)]
-    if lemma not in lemmas:
+    positions = {}
+    for other in synset.lemmas():
+        if not _is_rude(other):
+            positions[str(other.name()).replace("_", " ")] = other.syntactic_marker()
+    if lemma not in positions:
         return []
-    return [other for other in lemmas if _can_replace(lemma, other)]
+    fitting = (None, positions[lemma])
+    return [other for other, position in positions.items() if position in fitting and _can_replace(lemma, other)]
 
 
 def inflected(lemma: str, tag: str) -> str | None:
@@ -396,6 +408,9 @@ def _tag(texts: Sequence[str], wordnet: WordNet) -> tuple[dict[str, np.ndarray],
         spans = []
         for start, end, name in _words(text, tags_of):
             candidates = wordnet.candidates(text[start:end], name)
+            article = _ARTICLE.search(text, 0, start)
+            if article:
+                candidates = _that_fit(article[1], candidates)
             if candidates:
                 group = groups.setdefault(candidates, len(groups))
                 spans.append((start, end, group, _ORDER.index(PARTS[name])))
@@ -412,6 +427,12 @@ def _tag(texts: Sequence[str], wordnet: WordNet) -> tuple[dict[str, np.ndarray],
     table = np.array(spans, dtype=np.int32).reshape(-1, 4)
     arrays = {"ends": np.array(ends), "spans": table[:, :3], "kinds": table[:, 3].astype(np.uint8)}
     return arrays, {"candidates": list(groups)}
+
+
+def _that_fit(article: str, candidates: tuple[str, ...]) -> tuple[str, ...]:
+    """The candidates that can stand after this indefinite article, "a" or "an"."""
+    after_an = article.lower() == "an"
+    return tuple(word for word in candidates if bool(_AFTER_AN.match(word)) == after_an)
 
 
 def _words(text: str, tags_of: Tagger) -> Iterator[tuple[int, int, str]]:

@@ -81,10 +81,10 @@ def test_seeds_rows_and_columns_differ(tagged: Tagged) -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("AN OLD CAR", "AN FORMER CAR"),
+        ("THE OLD CAR", "THE FORMER CAR"),
         ("Old cars", "Former cars"),
-        ("an  old\tcar!", "an  former\tcar!"),
-        ("such an old, old-fashioned 'car'...", "such an former, old-fashioned 'car'..."),
+        ("the  old\tcar!", "the  former\tcar!"),
+        ("these old, old-fashioned 'cars'...", "these former, old-fashioned 'cars'..."),
     ],
 )
 def test_case_and_punctuation_are_kept(

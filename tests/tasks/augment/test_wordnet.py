@@ -164,6 +164,32 @@ def test_slurs_and_names_are_no_synonyms(wordnet_of: Make) -> None:
     assert words.candidates("Turkey", "NNP") == ("Republic",)
 
 
+def test_adjectives_keep_their_position(wordnet_of: Make) -> None:
+    """As WordNet marks it: before a noun (a) or after a verb (p)."""
+    words = wordnet_of(
+        sense("a", "main(a)", "chief(a)", "awake(p)", "primary"),
+        sense("a", "young", "new(a)", "immature"),
+    )
+    assert words.candidates("main", "JJ") == ("chief", "primary")
+    assert words.candidates("awake", "JJ") == ("primary",)
+    assert words.candidates("primary", "JJ") == ()
+    assert words.candidates("young", "JJ") == ("immature",)
+
+
+def test_synonyms_fit_the_article(wordnet_of: Make) -> None:
+    hours = ("hour", "unit", "era", "one-off", "Uniform", "undoing", "period")
+    words = wordnet_of(sense("n", "spell", *hours), sense("n", "honor", "heirloom", "house", "useless"))
+    for text, expected in (
+        ("a spell", ("unit", "one-off", "period")),
+        ("An\tspell", ("hour", "era", "undoing")),
+        ("banana spell", ("hour", "unit", "era", "one-off", "undoing", "period")),
+        ("the a, spell", ("hour", "unit", "era", "one-off", "undoing", "period")),
+        ("an honor", ("heirloom",)),
+    ):
+        tagged = wordnet.tag([text], words)
+        assert tagged.candidates[tagged.of(0)[-1][2]] == expected, text
+
+
 def test_candidates_keep_the_form(wordnet_of: Make) -> None:
     words = wordnet_of(
         sense("n", "child", "kid", "youngster", counts=[5, 5, 5]),
