@@ -183,7 +183,7 @@ def can_name_task(name: str) -> bool:
 
     It names a head, which is a module of torch, the task's rows of metrics, and its prediction files.
     """
-    return bool(_NAME.fullmatch(name)) and name not in _RESERVED and not hasattr(nn.ModuleDict, name)
+    return bool(_NAME.fullmatch(name)) and name not in _RESERVED and not hasattr(nn.ModuleDict(), name)
 
 
 def _labels(path: Path, table: Mapping[str, Any], labels_of_rows: Sequence[str]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from tasks import readers
 from tasks.definitions import READER_KINDS, Definition
 from tasks.examples import Examples
 from tasks.readers import DataFile
-from tasks.readers.formats import cell, is_json, read_records
+from tasks.readers.formats import cell, is_json, is_parquet, read_records
 from tasks.readers.kinds import parse_number
 from tasks.readers.rows import is_of_split, plain_lines, read_label, records_of_split
 from tasks.readers.table import Record
@@ -101,7 +101,7 @@ class OwnTask(PairTask):
         names, records = self._records(source)
         rows = []
         for line, record in records:
-            row = index.get(self._id(source, line, record))
+            row = index.get(self._id(source, line, record, split))
             # an id may stand in another split again
             if row is None or not is_of_split(record, names, self._split_in_file(split)):
                 continue
@@ -189,7 +189,7 @@ class OwnTask(PairTask):
             elif wanted == "train":
                 data.skip(line, f"{label_column}: empty")
                 continue
-            data.keep(line, texts, label, self._id(path, line, record))
+            data.keep(line, texts, label, self._id(path, line, record, split))
         if self.definition.draws_dev and wanted == "train":
             _keep_drawn(data, dev=split == "dev")
         return data
@@ -218,7 +218,8 @@ class OwnTask(PairTask):
         """The names of a file's columns, and its rows; plain texts, one a line, are rows of the column of texts."""
         names, records = read_records(path, self.kind)
         column = self.definition.texts[0]
-        if self.num_texts == 1 and column not in names and not is_json(path) and not readers.is_table(path):
+        has_names = is_parquet(path) or is_json(path) or readers.is_table(path)
+        if self.num_texts == 1 and column not in names and not has_names:
             return [column], ((line, {column: text}) for line, text in plain_lines(path))
         return names, records
 
@@ -228,12 +229,11 @@ class OwnTask(PairTask):
         except UserError:
             return math.nan
 
-    def _id(self, path: Path, line: int, record: Record) -> str:
-        """The id of a row; where it has no such column, as a file to predict may have none, its line."""
-        column = self.definition.id
-        if not column or column not in record:
+    def _id(self, path: Path, line: int, record: Record, split: str) -> str:
+        """The id of a row of a split; without such a column, and in a file to predict, the line: its ids may repeat."""
+        if not split or not self.definition.id:
             return str(line)
-        return cell(path, line, record, column).strip()
+        return cell(path, line, record, self.definition.id).strip()
 
 
 def _keep_drawn(data: DataFile, *, dev: bool) -> None:

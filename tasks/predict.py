@@ -1,11 +1,12 @@
-"""Predict your own sentences with the heads of a finished run, and write a TSV table to standard output.
+"""Predict your own sentences with the heads of a finished run, and write a table to standard output.
 
 python -m tasks.predict runs/multitask --task sst reviews.csv > classes.tsv
 printf 'A man is eating.\\tSomeone eats.\\n' | python -m tasks.predict runs/multitask --task sts
 
 The input is a table (CSV, TSV, JSON lines) with the headers that training reads, whose labels are ignored; or one
-sentence a line, for pairs two with a TAB between them. For a task of your own the output is the input with predictions
-added, and rows with a label are scored. From Python: `tasks.predict.load(RUN).predict("sst", [...])`.
+sentence a line, for quora and sts two with a TAB between them. For a task of your own the output is the input with
+predictions added, and rows with a label are scored; its pairs have to be a table. From Python:
+`tasks.predict.load(RUN).predict("sst", [...])`.
 """
 
 import sys
@@ -185,7 +186,7 @@ def _input_file(source: str) -> Iterator[tuple[Path, str]]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line: load the model, read the inputs, and write a TSV table to standard output."""
+    """Command line: load the model, read the inputs, and write a table to standard output."""
     description = (__doc__ or "").splitlines()[0]
     parser = cli.Parser(prog="python -m tasks.predict", description=description, allow_abbrev=False)
     parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a finished run of multitask_train.py")

@@ -19,7 +19,7 @@ from minbert.tokenizer import Tokenizer
 from tasks.readers import senteval
 from tasks.readers.kinds import HEADER_NAMES, KINDS, Request, find_columns, fit, unknown_format
 from tasks.readers.rows import DataFile, clean_pair, clean_sentence, read_rows, read_texts_of_lines
-from tasks.readers.table import Table, open_table
+from tasks.readers.table import Table, ending, open_table
 
 __all__ = [
     "KINDS",
@@ -86,7 +86,7 @@ def read_texts(path: Path, like: str = "") -> DataFile:
 def is_table(path: Path) -> bool:
     """Whether a file's first line has tabs, is a JSON object, or names columns."""
     table = open_table(path)
-    named = path.suffix.lower() == ".csv" or not HEADER_NAMES.isdisjoint(table.names)
+    named = ending(path) == ".csv" or not HEADER_NAMES.isdisjoint(table.names)
     return table.delimiter in ("\t", "json") or named
 
 

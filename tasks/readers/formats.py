@@ -31,7 +31,7 @@ def read_records(path: Path, kind: str) -> tuple[list[str], Records]:
     A file without a header may have a published layout of rows of a `kind`, whose columns then have the usual names.
     Raises `UserError` if the file cannot be read.
     """
-    if _is_parquet(require_file(path)):
+    if is_parquet(require_file(path)):
         frame = _read_parquet(path)
         rows: list[dict[str, Any]] = frame.to_dict("records")
         return [str(name) for name in frame.columns], enumerate(rows, 1)
@@ -54,7 +54,7 @@ def read_records(path: Path, kind: str) -> tuple[list[str], Records]:
 
 def is_json(path: Path) -> bool:
     """Whether a file holds JSON, by its first line."""
-    if _is_parquet(path):
+    if is_parquet(path):
         return False
     line = _first_line(path)
     return line.startswith("{") or _is_array(line)
@@ -67,13 +67,14 @@ def _is_array(line: str) -> bool:
 
 def has_semicolons(path: Path) -> bool:
     """Whether semicolons separate the columns, by the first line."""
-    if _is_parquet(path) or is_json(path):
+    if is_parquet(path) or is_json(path):
         return False
     line = _first_line(path)
     return "\t" not in line and line.count(";") > line.count(",")
 
 
-def _is_parquet(path: Path) -> bool:
+def is_parquet(path: Path) -> bool:
+    """Whether a file is Parquet, by its first bytes."""
     with open(path, "rb") as file:
         return file.read(4) == b"PAR1"
 
@@ -97,11 +98,13 @@ def cell(path: Path, line: int, record: Record, name: str) -> str:
 
 def _read_parquet(path: Path) -> pd.DataFrame:
     try:
-        return pd.read_parquet(path)
+        frame = pd.read_parquet(path)
     except ImportError:
         raise UserError(f"{path}: pandas needs pyarrow to read Parquet: pip install pyarrow") from None
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: not a Parquet file that can be read: {reason(error)}") from error
+    # a missing value is None in every type of column
+    return frame.astype(object).where(frame.notna(), None)
 
 
 def _read_array(path: Path) -> list[Record]:

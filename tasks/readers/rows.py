@@ -83,8 +83,8 @@ def read_rows(table: Table, request: Request) -> DataFile:
     """The rows of a table with the columns of a kind.
 
     A row with an empty text is skipped, but kept in a test file of the course's, as every id needs a prediction. A row
-    without a gold label (`-` in NLI data, nothing in Quora's files) is skipped, but kept with a note in a dev or test
-    file. Ids are lower-cased where labels are read. Raises `UserError` for an invalid row.
+    without a gold label is skipped: `-` in NLI data, nothing in Quora's files, whose dev and test files keep it with a
+    note. Ids are lower-cased where labels are read. Raises `UserError` for an invalid row.
     """
     kind = request.kind
     columns = find_columns(table.names, kind)

@@ -89,6 +89,11 @@ def refuse_binary(path: Path) -> None:
             raise UserError(f"{path}: is {name}; write the rows as CSV, TSV or JSON lines")
 
 
+def ending(path: Path) -> str:
+    """The ending of a file's name in lower case, without `.gz`."""
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
 def open_table(path: Path) -> Table:
     """Read a file's first line that is not blank.
 
@@ -99,7 +104,7 @@ def open_table(path: Path) -> Table:
     if line is None:
         raise UserError(f"{path}: the file is empty")
     # The sentences of plain text have commas: a .txt file is a table only with tabs.
-    if path.suffix.lower() == ".txt" and "\t" not in line:
+    if ending(path) == ".txt" and "\t" not in line:
         return Table(path, line, "", [])
     if line.strip() in ("[", "{") or line.lstrip().startswith("[{"):
         raise UserError(f"{path}: is a JSON array or JSON over several lines; write one JSON object on each line")
@@ -191,8 +196,10 @@ def _json_lines(path: Path) -> Iterator[tuple[int, Record]]:
 
 
 def text_of(path: Path, line: int, record: Record, name: str) -> str:
-    """A row's cell as text; numbers become text. Raises `UserError` for another value, and if there is none."""
+    """A row's cell as text: numbers become text, JSON's null is empty. Raises `UserError` for others, and for none."""
     value = record.get(name)
+    if value is None and name in record:
+        return ""
     if isinstance(value, str):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):

@@ -42,6 +42,9 @@ def test_classes_match_scikit_learn() -> None:
         assert row["label"] == "abc"[index] and row["support"] == scores["support"]
         by_hand = (scores["precision"], scores["recall"], scores["f1-score"])
         assert (row["precision"], row["recall"], row["f1"]) == pytest.approx(by_hand)
+    # the third class is never predicted, the fourth in neither
+    rows = metrics.per_class(np.array([0.0, 0, 1]), np.array([0.0, 2, 1]), ["a", "b", "c", "d"])
+    assert [(row["precision"], row["recall"], row["f1"]) for row in rows[2:]] == [(None, 0, 0), (None, None, None)]
     confusion = sk.confusion_matrix(GOLD, PREDICTED, labels=range(4))
     np.testing.assert_array_equal(metrics.confusion(PREDICTED, GOLD, 4), confusion)
 

@@ -95,6 +95,19 @@ def test_every_format_gives_same_rows(
     assert float(written[0]["p(angry)"]) == pytest.approx(1 / 3, abs=1e-6)
 
 
+def test_parquet_has_columns_and_missing_values(make: Make, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "r.parquet"
+    frame = pd.DataFrame({"comment": ["a", "b"], "mood": ["x", "y"], "note": ["c", None], "stars": [2, np.nan]})
+    frame.to_parquet(path)
+    task = make(**{**REVIEWS, "train": path.name})
+    text = task.input_table(task.read_inputs(path).rows, 100 * np.eye(2), path)
+    assert text.splitlines()[1:] == ["a,x,c,2.0,x,1.0,0.0", "b,y,,,y,0.0,1.0"]
+    frame.drop(columns="comment").to_parquet(path)
+    with pytest.raises(UserError, match="no column 'comment': it has 'mood', 'note', 'stars'"):
+        task.read_inputs(path)
+
+
 def test_missing_parquet_engine_is_named(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "reviews.parquet").write_bytes(b"PAR1 and more")
     for name in ("pyarrow", "fastparquet"):
@@ -139,6 +152,10 @@ def test_repeated_ids_of_splits_keep_apart(make: Make, tmp_path: Path) -> None:
     text = task.prediction_text(ids, np.array([0.0, 1.0]), np.eye(2), tmp_path / "r.csv", "dev")
     written = list(csv.DictReader(io.StringIO(text)))
     assert [(row["comment"], row["prediction"]) for row in written] == [("c", "angry"), ("d", "happy")]
+    inputs = task.read_inputs(tmp_path / "r.csv").rows
+    text = task.input_table(inputs, np.eye(2)[[0, 1, 1, 0]], tmp_path / "r.csv")
+    written = list(csv.DictReader(io.StringIO(text)))
+    assert [row["prediction"] for row in written] == ["angry", "happy", "happy", "angry"]
 
 
 @pytest.mark.parametrize(
@@ -228,7 +245,7 @@ def test_mistake_in_rows_is_named(
         make(**keys).open(path, "dev", Tokenizer.load(tiny), 24)
 
 
-@pytest.mark.parametrize("name", ["train", "dev_norm", "sst", "a.b"])
+@pytest.mark.parametrize("name", ["train", "training", "dev_norm", "sst", "a.b"])
 def test_name_of_file_is_free(name: str, make: Make, tmp_path: Path) -> None:
     write_table(tmp_path / "r.csv", ROWS)
     with pytest.raises(UserError, match="names another task, or has spaces or signs; rename the file"):

@@ -3,6 +3,7 @@
 python -m pytest --import-mode=importlib tests/tasks/readers/test_readers.py
 """
 
+import gzip
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -169,9 +170,25 @@ def test_repeated_header_is_skipped(write: Callable) -> None:
     assert (len(data.rows), data.skipped) == (1, [Issue(3, "repeats the header")])
 
 
+def test_packed_table_is_no_plain_text(write: Callable, refusal: Callable) -> None:
+    path = write(gzip.compress(b"number,comments\n1,a fine film\n"), "a.csv.gz")
+    assert "no column 'sentence'" in refusal(read_texts, path, "single")
+
+
+def test_null_is_an_empty_cell(write: Callable, refusal: Callable) -> None:
+    lines = ['{"text": "a", "label": null}', '{"text": null, "label": 1}', '{"text": "c", "label": 1}']
+    path = write("\n".join(lines) + "\n", "a.jsonl")
+    data = open_as(path, "single", "test")
+    assert [row.texts for row in data.rows] == [("a",), ("c",)] and math.isnan(data.rows[0].label)
+    assert data.skipped == [Issue(2, "text: empty")]
+    assert "a.jsonl:1: label" in refusal(open_as, path, "single", "dev")
+
+
 def test_plain_text_has_no_header(write: Callable) -> None:
     content = "sentence, fragment\nA fine film, really\nwell, hm\n"
-    for data in (read_texts(write(content, "a.txt"), "single"), open_as(write(content, "a.txt"), "lines")):
+    plain = write(content, "a.txt")
+    packed = write(gzip.compress(content.encode()), "a.txt.gz")
+    for data in (read_texts(plain, "single"), open_as(plain, "lines"), read_texts(packed, "single")):
         assert [row.texts[0] for row in data.rows] == content.splitlines()
 
 
