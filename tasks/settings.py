@@ -179,8 +179,6 @@ class MultitaskSettings(Settings):
     def __post_init__(self) -> None:
         if self.training.patience and self.schedule.sampling == "sequential":
             raise UserError("--patience and --sampling sequential exclude each other: later tasks might never begin")
-        if self.encoder.sentence_encoder and self.model.pairs != "joint":
-            raise UserError("--sentence-encoder belongs to --pairs joint: no other form of pairs reads its vectors")
         encoder = self.encoder.encoder
         if encoder and not expand_user(encoder).is_dir():
             raise UserError(f"--encoder {encoder}: no such folder; pretrain_cbcl.py writes one into its run folder")
@@ -204,7 +202,7 @@ def resolve_defaults(parsed: Parsed[MultitaskSettings]) -> Parsed[MultitaskSetti
     Training starts from the encoder that stage one has left, if it is there, and if neither a flag nor the preset names
     another; `--encoder ""` is such a flag. The heads alone are trained with a higher learning rate. With `--from` pairs
     are read as by the heads of that run, and its tasks are trained, unless `--tasks` names others. Raises `UserError`
-    if it is no finished run.
+    if it is no finished run, and for a sentence encoder that the pairs do not read.
     """
     chosen = {*parsed.overrides, *PRESETS["multitask_train.py"][parsed.preset].values}
     changes: dict[str, Any] = {}
@@ -230,4 +228,7 @@ def resolve_defaults(parsed: Parsed[MultitaskSettings]) -> Parsed[MultitaskSetti
         changes["weights"] = ""  # they are not what training starts from
     if parsed.settings.model.freezes_encoder and "lr" not in chosen:
         changes["lr"] = _LAST_LAYERS_LR
-    return replace(parsed, settings=parsed.settings.changed(**changes))
+    settings = parsed.settings.changed(**changes)
+    if settings.encoder.sentence_encoder and settings.model.pairs != "joint":
+        raise UserError("--sentence-encoder belongs to --pairs joint: no other form of pairs reads its vectors")
+    return replace(parsed, settings=settings)
