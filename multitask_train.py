@@ -102,10 +102,11 @@ def train(run: OpenRun[MultitaskSettings]) -> None:
     predictions = evaluate.predict(multitask, data, paths, run.precision, evaluation.outputs_of_kept(state))
     scores = evaluate.score(multitask.tasks, predictions)
     record.save(folder, multitask.tasks, predictions, paths)
-    evaluate.save_scores(folder, scores, state, training.keep)
     state_dict = initial.model.state_dict()
     kept = modules.settings_kept_by_training(initial.folder)
     weights.save(folder / "encoder", state_dict, initial.config, initial.tokenizer, initial.pooler, kept)
+    # the last file, as it tells that the run is finished
+    evaluate.save_scores(folder, scores, state, training.keep)
     cli.say(f"\n{evaluate.as_text(scores, state, state.kept_weights(training, steps.total))}")
     run.folder.record_step(state.step)
     cli.run_module("tasks.report", str(folder))

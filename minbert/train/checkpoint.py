@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from minbert.errors import UserError
 from minbert.files import load_safetensors, new_folder, read_json, save_safetensors, sha256_of, write_json
 from minbert.optimizer import AdamW
 
@@ -77,12 +76,11 @@ def state_of(parent: Path, step: int) -> dict[str, Any]:
 
 
 def newest_whole(parent: Path) -> tuple[int | None, list[str]]:
-    """The step of the newest whole checkpoint, None if there are no checkpoints; and what is wrong with newer ones.
+    """The step of the newest whole checkpoint, None if there is none; and what is wrong with newer ones.
 
     A checkpoint is whole if the files that a resumed run reads have the recorded hashes: its own, and the model of the
     step that it keeps. That model may have been deleted if there are newer checkpoints: then this step's own became the
-    one to keep, as its evaluation, with which a resumed run begins, finds again. Raises `UserError` if there are
-    checkpoints, but none is whole.
+    one to keep, as its evaluation, with which a resumed run begins, finds again.
     """
     damages: list[str] = []
     for step in reversed(steps(parent)):
@@ -90,9 +88,7 @@ def newest_whole(parent: Path) -> tuple[int | None, list[str]]:
         if damaged is None:
             return step, damages
         damages.append(f"{damaged} is damaged")
-    if damages:
-        raise UserError(f"{damages[0]}; no checkpoint is whole: start again in another folder, or delete {parent}")
-    return None, []
+    return None, damages
 
 
 def _damaged_file(parent: Path, step: int) -> Path | None:

@@ -31,7 +31,7 @@ resumable = False
 _ONE_NOTICE = 1.0
 
 # environment variables that decide which files are read, or change the results
-_VARIABLES = ("DATA_DIR", "NLTK_DATA", "OMP_NUM_THREADS")
+_VARIABLES = ("CUDA_VISIBLE_DEVICES", "DATA_DIR", "NLTK_DATA", "OMP_NUM_THREADS", "ONEDNN_MAX_CPU_ISA")
 
 # what a disk or a network folder reports, sometimes without the name of the file
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE)
@@ -51,7 +51,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raises `UserError`."""
-        raise UserError(f"{message} (see --help)")
+        raise UserError(f"{message.removeprefix('argument ')} (see --help)")
 
 
 def require_writable(out: Path | None, flag: str = "--out") -> None:
@@ -179,7 +179,7 @@ class StopRequest:
         self.number = number
         self._time = time.monotonic()
         if self._at_once:
-            raise Interrupted("stopped", number)
+            self._raise_if_stopped()
         # every process of torchrun gets the signal; the line cannot be printed if it came in the midst of another
         if os.environ.get("RANK", "0") == "0":
             with suppress(RuntimeError):
@@ -217,7 +217,7 @@ def resume_command() -> str:
         words = [*launcher, *words]
     if "--resume" not in words:
         words.append("--resume")
-    variables = [f"{name}={shlex.quote(os.environ[name])}" for name in _VARIABLES if os.environ.get(name)]
+    variables = [f"{name}={shlex.quote(os.environ[name])}" for name in _VARIABLES if name in os.environ]
     return " ".join([*variables, shlex.join(words)])
 
 

@@ -30,8 +30,8 @@ T = TypeVar("T")
 BEST = "best"
 LAST = "last"
 _READ_EVERY = 10  # steps between two reads of the losses, each a device sync
-_REMEDY = "a smaller --lr or --precision fp32 may help (the checkpoints are of earlier steps, and finite)"
-_LESS_MEMORY = "a smaller --batch-size may help, or --chunk N (stage one) or --accumulate N (stage two)"
+_REMEDY = "a smaller --lr or --precision fp32 may help in a new --run-dir (the checkpoints are finite)"
+_LESS_MEMORY = "a smaller --batch-size, --chunk N (stage one) or --accumulate N (stage two) may help in a new --run-dir"
 
 
 @dataclass(frozen=True)
@@ -164,12 +164,12 @@ def fit(
             # killed during an evaluation resumes with it.
             if _is_evaluated(state.step, plan, training):
                 row = _evaluate(model, evaluate, state, plan, training, stop, device)
-                # another rank may have had the signal
+                run.log(row)
+                progress.evaluated(row)
+                # another rank may have had the signal; a resumed run repeats the evaluation
                 stopping = distributed.max_over_ranks(stop.number, device)
                 if stopping:
                     raise Interrupted(f"stopped after step {state.step:,} of {plan.total:,}", stopping)
-                run.log(row)
-                progress.evaluated(row)
                 if state.finished:
                     break
                 model.train()

@@ -171,7 +171,7 @@ class RunFolder:
                 if earlier.get(name) != sha256:
                     changed.append(f"{name.removesuffix(' sha256')} ({path} is not what it was at the start)")
             for name in sorted(earlier.keys() - identity.keys() - inputs.keys()):
-                changed.append(f"{name} (was {earlier[name]!r}, and is no setting of this version)")
+                changed.append(f"{name} (is not set or read any more)")
         if changed:
             raise UserError(f"--resume: {self.path} was started with other settings or data: {', '.join(changed)}")
 
@@ -193,9 +193,12 @@ class RunFolder:
         step = self.resumed_step or 0
         earlier = read_json_object(self._manifest) if self._manifest.exists() else {"sessions": []}
         sessions = earlier["sessions"]
-        if self.resumed_step is None and sessions and sessions[-1]["to_step"]:
-            reached = f"the run had reached step {sessions[-1]['to_step']:,}"
-            raise UserError(f"{self.checkpoints}: holds no checkpoint, but {reached}; start again in another folder")
+        reached = sessions[-1]["to_step"] if sessions else 0
+        if self.resumed_step is None and (damages or reached):
+            problem = f"{self.checkpoints}: holds no checkpoint, but the run had reached step {reached:,}"
+            if damages:
+                problem = f"{damages[0]}; no checkpoint is whole"
+            raise UserError(f"{problem}; start again in another folder")
         for damage in damages:
             distributed.note(f"{damage}; the run goes on from step {step:,}")
         self._forget_repeated_rows()

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, NoReturn, Self, TypeVar, get_type_hints
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, get_type_hints
 
 from transformers import HfArgumentParser
 
@@ -74,7 +74,6 @@ class EncoderSettings:
     )
 
     def __post_init__(self) -> None:
-        require_range(self, "max_length", 0)
         require_range(self, "encoder_dropout", 0, 0.99)
 
 
@@ -106,8 +105,8 @@ class TrainingSettings:
     batch_size: int = flag(32, "examples in one update")
     max_steps: int = flag(
         0,
-        "stop after N steps, as if they were the whole run: --lr-schedule and --warmup span them, while --epochs "
-        "still paces a curriculum (0: all epochs)",
+        "stop after N steps, as if they were the whole run: --lr-schedule and --warmup span them, a curriculum "
+        "keeps the pace of --epochs (0: all epochs)",
     )
     lr: float = flag(2e-5, "learning rate")
     lr_schedule: Literal["constant", "linear", "cosine"] = flag("constant", "learning-rate schedule")
@@ -280,12 +279,12 @@ _TRAINER_FLAGS = {
 }
 
 
-class _Parser(HfArgumentParser):
+class _Parser(HfArgumentParser, cli.Parser):
     """The parser of a command's groups, each a group of the help."""
 
     def __init__(self, kind: type[Settings], program: str, description: str) -> None:
         super().__init__(
-            prog=cli.console_command() or f"python {program}",
+            prog=f"python {program}",
             usage="%(prog)s [--preset NAME] [flags]",
             description=description,
             allow_abbrev=False,
@@ -304,10 +303,6 @@ class _Parser(HfArgumentParser):
                 action.help = f"turns off --{option.removeprefix('--no-')}"
             elif action.nargs == "?" and action.metavar is None:
                 action.metavar = "true|false"
-
-    def error(self, message: str) -> NoReturn:
-        """Raises `UserError`."""
-        raise UserError(f"{message.removeprefix('argument ')} (see --help)")
 
     def values(self, words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         """The value of every flag, and the names of the flags that `words` hold. Raises `UserError`."""

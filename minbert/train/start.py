@@ -219,7 +219,7 @@ def number_format(requested: str, device: torch.device) -> str:
 def load_encoder(source: str, flag: str, dropout: float | None) -> tuple[BertModel, Tokenizer, Path]:
     """An accelerated encoder, its tokenizer and its folder; `dropout` overrides the dropout rates of its config.
 
-    Raises `UserError` if weights or tokenizer are missing or do not fit; messages begin with `flag`.
+    Raises `UserError` if weights or tokenizer are missing or do not fit; the message begins with `flag` or the folder.
     """
     folder = weights.resolve(source, flag)
     if (folder / "manifest.json").is_file() and not (folder / "config.json").is_file():

@@ -54,7 +54,7 @@ def fit_and_save(
 
     rows: int64 [n], those of `data.train` that are trained on; noun: what they are called, such as "triplets".
     loss: the name of the loss; chance: its value for a random guess, None where there is none.
-    triplets: the training rows where an evaluation is over them too.
+    triplets: the training rows, if evaluations cover them too.
     next_flags: flags of stage two that follow from this run.
     trains_sentences: whether the run trains vectors of sentences, which the dev pairs judge.
     """
@@ -94,7 +94,7 @@ def fit_and_save(
     if distributed.rank():
         return
 
-    # save the encoder, the scores and the cosines of the dev pairs
+    # save the encoder, the cosines of the dev pairs and the scores
     folder = run.folder.path
     state_dict = initial.model.state_dict()
     kept_settings = modules.settings_kept_by_training(initial.folder)
@@ -113,10 +113,11 @@ def fit_and_save(
         "last_epoch_loss": last_loss,
         "chance_loss": chance,
     }
-    write_json(folder / "scores.json", scores)
     if data.dev.pairs:
         name = evaluation.graded(data.dev.pairs)
         write_rows(folder, file_name(name), rows_of(data.dev.pairs[name], after.dev_cosines[name]))
+    # the last file, as it tells that the run is finished
+    write_json(folder / "scores.json", scores)
 
     # say what came out, write the page
     measured = evaluation.as_text(after.metrics) or "nothing is measured"

@@ -13,6 +13,7 @@ import pytest
 
 from minbert import UserError
 from minbert.train import track
+from minbert.train.run import RunFolder
 
 Script = Callable[..., Any]
 MANIFEST = {"command": "x", "all_settings": {"lr": 0.5}, "sessions": [{"started": "now"}]}
@@ -41,6 +42,31 @@ def test_resumed_record_has_numbers_once(tmp_path: Path) -> None:
     resumed.log({"kind": "evaluation", "step": 2, "score": 0.5, "best": True})
     expected = {("train/lr", 1): 0.1, ("toy/loss", 1): 9.0, ("train/lr", 2): 0.2, ("toy/loss", 2): 4.0}
     assert scalars(tmp_path) == pytest.approx(expected | {("dev/score", 2): 0.5})
+
+
+def die(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_run_is_recorded(toy: Any, tmp_path: Path, killed: bool) -> None:
+    """All rows of `metrics.jsonl`, once, also if the run was killed and resumed."""
+    pytest.importorskip("tensorboard")
+    manifest = {"settings": {}, "command": "toy", "all_settings": {}, "environment": {"started": "now"}}
+    run = RunFolder(tmp_path, tracked="tensorboard")
+    run.start_session(manifest)
+    usual = {"log_every": 1, "evaluate_every": 4}
+    if killed:
+        with pytest.raises(KeyboardInterrupt):
+            toy.fit(run, objective=toy.Objective(after={9: die}), **usual)
+        run.start_session(manifest)
+    toy.fit(run, **usual)
+    expected = {}
+    for row in run.metrics():
+        for name, value in track.scalars(row).items():
+            expected[name, row["step"]] = pytest.approx(value)
+    assert scalars(tmp_path) == expected
+    assert {name for name, _ in expected} >= {"toy/loss", "train/lr", "dev/score"}
 
 
 def test_wandb_resumes_under_same_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

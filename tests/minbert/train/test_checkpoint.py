@@ -60,7 +60,8 @@ def test_newest_whole_checkpoint_is_used(
 
 def test_no_whole_checkpoint_is_an_error(stopped: RunFolder) -> None:
     (stopped.checkpoints / "step-00000004" / "model.safetensors").unlink()  # the kept one, which both need
-    with pytest.raises(UserError, match=r"step-00000004/model\.safetensors is damaged; no checkpoint is whole"):
+    message = r"step-00000004/model\.safetensors is damaged; no checkpoint is whole; start again in another folder$"
+    with pytest.raises(UserError, match=message):
         stopped.start_session(MANIFEST)
     assert checkpoint.steps(stopped.checkpoints) == [4, 9]
 

@@ -105,9 +105,11 @@ def test_resuming_command_is_as_typed(
     monkeypatch.setattr(sys, "orig_argv", words)
     monkeypatch.setattr(sys, "argv", words[1:])
     monkeypatch.setenv("WORLD_SIZE", processes)
-    for name in ("DATA_DIR", "NLTK_DATA", "OMP_NUM_THREADS", "LOCAL_WORLD_SIZE"):
+    for name in ("DATA_DIR", "NLTK_DATA", "OMP_NUM_THREADS", "ONEDNN_MAX_CPU_ISA", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
-    assert cli.resume_command() == command
+    # set to nothing it hides the GPUs
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert cli.resume_command() == f"CUDA_VISIBLE_DEVICES='' {command}"
 
 
 def test_closed_pipe_ends_quietly() -> None:

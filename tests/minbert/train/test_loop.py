@@ -52,6 +52,15 @@ def die(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
+def exhaust(*_: Any) -> None:
+    raise torch.OutOfMemoryError
+
+
+def test_memory_that_is_too_small(toy: Any, run: RunFolder) -> None:
+    with pytest.raises(UserError, match="step 6: the GPU's memory is too small; a smaller --batch-size"):
+        toy.fit(run, objective=toy.Objective(after={5: exhaust}))
+
+
 @pytest.mark.parametrize(
     ("settings", "options"),
     [

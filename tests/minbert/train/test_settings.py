@@ -110,7 +110,7 @@ def test_both_spellings_and_aliases_work(presets: Path) -> None:
         ("--learning_rate=1e-5", "--learning_rate=1e-5: no such flag; did you mean '--lr'"),
         ("--lr fast", "--lr.*fast"),
         ("--epochs 0", "--epochs 0: must be from 1 to 10000"),
-        ("--max-length -1", "--max-length -1: must be at least 0"),
+        ("--patience -1", "--patience -1: must be at least 0"),
         ("--lr inf", "--lr inf: must be finite"),
         ("--patience 2 --average 0.5", "--average and --patience"),
         ("--precision fp8", "--precision.*'fp8'"),
