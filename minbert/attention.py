@@ -101,7 +101,7 @@ def reference(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged) -> Tens
 def attend(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: float = 0.0) -> Tensor:
     """Attention of every query over the tokens of its own sentence, with dropout of the probabilities."""
     if works_by_groups(query.device):
-        return grouped(query, key, value, ragged, partial(F.scaled_dot_product_attention, dropout_p=dropout))
+        return grouped(query, key, value, ragged, dropout)
     return padded(query, key, value, ragged, dropout)
 
 
@@ -113,24 +113,15 @@ def works_by_groups(device: torch.device) -> bool:
     return device.type == "cpu"
 
 
-def grouped(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    ragged: Ragged,
-    kernel: Callable[[Tensor, Tensor, Tensor], Tensor] = F.scaled_dot_product_attention,
-) -> Tensor:
-    """One call of `kernel` for each group of consecutive sentences of equal length.
-
-    `kernel` takes queries [n, H, Q, d], keys and values [n, H, L, d] and returns [n, H, Q, d]. The fewest calls are
-    needed if the sentences are sorted by length.
-    """
+def grouped(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: float = 0.0) -> Tensor:
+    """One call for each group of consecutive sentences of equal length: the fewest if they are sorted by length."""
     sizes = rows_of_groups(key, ragged)
     queries = query.split(rows_of_groups(query, ragged))
     parts = zip(ragged.groups, queries, key.split(sizes), value.split(sizes), strict=True)
     outputs = []
     for (n, _), q, k, v in parts:
-        out = kernel(_by_sentence(q, n), _by_sentence(k, n), _by_sentence(v, n))  # [n, H, Q, d]
+        q, k, v = _by_sentence(q, n), _by_sentence(k, n), _by_sentence(v, n)
+        out = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout)  # [n, H, Q, d]
         outputs.append(out.transpose(1, 2).flatten(0, 1))  # [n * Q, H, d]
     return torch.cat(outputs)
 

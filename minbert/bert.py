@@ -140,14 +140,17 @@ class BertModel(nn.Module):
         return torch.tanh(self.pooler_dense(first))
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write config and weights to a new folder, or into one, as transformers' BertModel does; no tokenizer."""
+        """Write config and weights to a new folder, or into one, as transformers' BertModel does; no tokenizer.
+
+        Raises `UserError` for the folder of an `Encoder`, whose other files belong to its weights.
+        """
         path = Path(folder)
+        if (path / RECORD).is_file():
+            raise UserError(f"{path}: holds an encoder with its tokenizer and pooler: save it with Encoder.save")
         path.mkdir(parents=True, exist_ok=True)
         write_json(path / "config.json", self.config.to_transformers())
         tensors = {weights.their_name(name): tensor for name, tensor in self.state_dict().items()}
         save_safetensors(path / "model.safetensors", tensors)
-        # if an `Encoder` was saved there, its record is of other weights
-        (path / RECORD).unlink(missing_ok=True)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None

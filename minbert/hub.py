@@ -113,7 +113,8 @@ def _read_model(source: str, options: dict[str, Any]) -> tuple[BertConfig, dict[
 
 def _read_tokenizer(source: str, options: dict[str, Any], *, lowercase: bool) -> tuple[Tokenizer, int]:
     """The tokenizer, and the longest input that its settings name; `lowercase` lowercases texts before it."""
-    theirs = transformers.AutoTokenizer.from_pretrained(source, **options)
+    # the configs of BERT's first versions do not name the type of the model
+    theirs = transformers.AutoTokenizer.from_pretrained(source, config=transformers.BertConfig(), **options)
     name = type(theirs).__name__
     without_vocabulary = len(theirs) <= len(theirs.all_special_tokens)  # then transformers makes an empty one
     problems = [

@@ -96,8 +96,9 @@ class Ragged:
             self.ids.repeat(times), self.positions.repeat(times), self.types.repeat(times), self.lengths * times
         )
 
-    def to(self, device: torch.device) -> "Ragged":
+    def to(self, device: str | torch.device) -> "Ragged":
         """The same batch on another device."""
+        device = torch.device(device)
         if self.ids.device == device:
             return self
         # stacked, so that there is one copy to the device instead of three

@@ -101,7 +101,8 @@ class Tokenizer:
     @property
     def unknown(self) -> int | None:
         """The id of the token that stands for what the vocabulary lacks; None if it lacks nothing."""
-        token = getattr(self._library.model, "unk_token", None)
+        # the library's Unigram model does not tell
+        token = getattr(self._library.model, "unk_token", None) or self.special_tokens.get("unk_token")
         return None if token is None else self._library.token_to_id(token)
 
     def save(self, folder: Path, max_length: int) -> None:

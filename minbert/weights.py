@@ -245,12 +245,14 @@ def saved_pooler(folder: Path) -> str | None:
     """The pooler that a folder of weights names; None if it names none.
 
     Warns of what sentence-transformers and `Encoder` do with this folder, but training leaves out: layers over the
-    pooled vector, except its scaling to length 1, and a prompt before every text.
+    pooled vector, except its scaling to length 1, a truncation of it, and a prompt before every text.
     """
     pipeline = modules.read_pipeline(folder)
     left_out = [type(layer).__name__ for layer in pipeline.layers if not isinstance(layer, modules.Normalize)]
     if pipeline.default_prompt_name is not None:
         left_out.append(f"the prompt {pipeline.default_prompt_name}")
+    if pipeline.truncate_dim is not None:
+        left_out.append(f"the truncation to {pipeline.truncate_dim} dimensions")
     if left_out:
         warnings.warn(f"{folder}: {', '.join(left_out)} is left out: the folder's own vectors differ", stacklevel=2)
     return pipeline.pooler

@@ -31,10 +31,9 @@ def attend(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: f
     It is `GroupedAttention` with gradients or dropout, and `two_products` for all tokens of short sentences in bf16.
     """
     if torch.is_grad_enabled() or dropout:
-        explicit: Tensor = GroupedAttention.apply(query, key, value, ragged, dropout)  # type: ignore[no-untyped-call]
-        return explicit
+        return GroupedAttention.apply(query, key, value, ragged, dropout)  # type: ignore[no-untyped-call]
     one_query = len(query) == len(ragged)
-    if query.dtype == torch.float32 or one_query or max(ragged.lengths) > _LONG:
+    if query.dtype != torch.bfloat16 or one_query or max(ragged.lengths) > _LONG:
         return grouped(query, key, value, ragged)
     return two_products(query, key, value, ragged)
 
@@ -88,7 +87,7 @@ class GroupedAttention(torch.autograd.Function):
         probabilities = q.new_empty(layout.number_of_scores)
         factors = keep_factors(probabilities, p) if p else None  # 0 or 1 / (1 - p)
         out = torch.empty_like(q)
-        groups = zip(*layout.views(q, k, v, probabilities, factors), layout.queries(out), strict=True)
+        groups = zip(*layout.views(q, k, v, probabilities, factors), _views(out, layout.queries), strict=True)
         with torch.autocast("cpu", enabled=False):
             for q_g, k_g, v_g, probabilities_g, factors_g, out_g in groups:
                 torch.softmax(torch.bmm(q_g, k_g.transpose(1, 2)), -1, out=probabilities_g)
@@ -109,7 +108,8 @@ class GroupedAttention(torch.autograd.Function):
         grad_k = torch.empty_like(k)
         grad_v = torch.empty_like(v)
         saved = layout.views(q, k, v, probabilities, factors)
-        gradients = (layout.queries(grad_out), layout.queries(grad_q), layout.keys(grad_k), layout.keys(grad_v))
+        gradients = [_views(x, layout.queries) for x in (grad_out, grad_q)]
+        gradients += [_views(x, layout.keys) for x in (grad_k, grad_v)]
         groups = zip(*saved, *gradients, strict=True)
         with torch.autocast("cpu", enabled=False):
             for q_g, k_g, v_g, probabilities_g, factors_g, grad_out_g, grad_q_g, grad_k_g, grad_v_g in groups:
@@ -129,7 +129,7 @@ def _dropped(x: Tensor, factors: Tensor | None) -> Tensor:
 class _Layout:
     """The memory layout of the groups: `gather` makes each head of a sentence contiguous, `scatter` is its inverse.
 
-    On gathered tensors, `queries`, `keys` and `scores` return one view per group.
+    `queries`, `keys` and `scores` are the shapes of the groups' parts of a gathered tensor.
     """
 
     def __init__(self, query: Tensor, ragged: Ragged) -> None:
@@ -138,16 +138,16 @@ class _Layout:
         self._dtype = query.dtype
         self._heads = heads
         self._order, self._inverse = _head_order(ragged, heads)
-        self._queries: list[tuple[int, int, int]] = []
-        self._keys: list[tuple[int, int, int]] = []
-        self._scores: list[tuple[int, int, int]] = []
+        self.queries: list[tuple[int, int, int]] = []  # [n * H, Q, d]
+        self.keys: list[tuple[int, int, int]] = []  # [n * H, L, d]
+        self.scores: list[tuple[int, int, int]] = []  # [n * H, Q, L]
         for sentences, length in ragged.groups:
             n = sentences * heads
             queries = 1 if one_query else length
-            self._queries.append((n, queries, width))
-            self._keys.append((n, length, width))
-            self._scores.append((n, queries, length))
-        self.number_of_scores = sum(math.prod(shape) for shape in self._scores)
+            self.queries.append((n, queries, width))
+            self.keys.append((n, length, width))
+            self.scores.append((n, queries, length))
+        self.number_of_scores = sum(math.prod(shape) for shape in self.scores)
 
     def gather(self, x: Tensor) -> Tensor:
         """[T, H, d] to fp32 [T * H, d] in the order of `_head_order`; [B, H, d] needs no reordering."""
@@ -165,23 +165,13 @@ class _Layout:
 
     def views(self, q: Tensor, k: Tensor, v: Tensor, probabilities: Tensor, factors: Tensor | None) -> tuple[Any, ...]:
         """One list for each argument, with its view of each group, or None where there are no factors."""
-        factors_g = [None] * len(self._scores) if factors is None else self.scores(factors)
-        return self.queries(q), self.keys(k), self.keys(v), self.scores(probabilities), factors_g
-
-    def queries(self, x: Tensor) -> list[Tensor]:
-        """A view [n * H, Q, d] for each group."""
-        return _views(x, self._queries)
-
-    def keys(self, x: Tensor) -> list[Tensor]:
-        """A view [n * H, L, d] for each group."""
-        return _views(x, self._keys)
-
-    def scores(self, x: Tensor) -> list[Tensor]:
-        """A view [n * H, Q, L] for each group."""
-        return _views(x, self._scores)
+        factors_g = [None] * len(self.scores) if factors is None else _views(factors, self.scores)
+        q_g = _views(q, self.queries)
+        return q_g, _views(k, self.keys), _views(v, self.keys), _views(probabilities, self.scores), factors_g
 
 
 def _views(x: Tensor, shapes: list[tuple[int, int, int]]) -> list[Tensor]:
+    """The part of each group as a view."""
     parts = x.view(-1).split([math.prod(shape) for shape in shapes])
     return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 

@@ -83,8 +83,7 @@ def flash(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: fl
     ends, max_queries = _query_ends(query, ragged)
     longest = max(ragged.lengths)
     kernel = torch.ops.aten._flash_attention_forward
-    output: Tensor = kernel(query, key, value, ends, ragged.cu_seqlens, max_queries, longest, dropout, False, False)[0]
-    return output
+    return kernel(query, key, value, ends, ragged.cu_seqlens, max_queries, longest, dropout, False, False)[0]
 
 
 def efficient(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged) -> Tensor:

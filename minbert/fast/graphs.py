@@ -7,6 +7,7 @@ filled up to one of a few sizes by more sentences, whose vectors are dropped; a 
 Axes: T tokens in the batch, B sentences, S sentences with those that fill the batch up, D hidden.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -148,25 +149,17 @@ def sizes(lengths: Sequence[int], positions: int) -> tuple[int, int, int]:
     step = max(64, 2 ** (count.bit_length() - 4))
     step = min(step, 256)
     # at most added + step - 1 tokens fill the batch up, so that a share of `added` sentences is within the bound
-    added = _ceil_div(step - 1, bound - 1)
-    tokens = _ceil_div(count + added, step) * step
+    added = math.ceil((step - 1) / (bound - 1))
+    tokens = math.ceil((count + added) / step) * step
     sentences = len(lengths) + added
     return tokens, sentences, min(bound, tokens - sentences + 1)
 
 
-def _ceil_div(a: int, b: int) -> int:
-    return -(-a // b)
-
-
 def filled(lengths: Sequence[int], tokens: int, sentences: int) -> list[int]:
-    """The lengths, and those of the sentences that fill a batch up, in equal shares."""
-    return [*lengths, *_shares(tokens - sum(lengths), sentences - len(lengths))]
-
-
-def _shares(total: int, parts: int) -> list[int]:
-    """`total` in equal parts; the first ones are larger by 1 if it is no multiple of `parts`."""
-    share, larger = divmod(total, parts)
-    return [share + 1] * larger + [share] * (parts - larger)
+    """The lengths, and those of the sentences that fill a batch up, in equal shares; the first may be larger by 1."""
+    added = sentences - len(lengths)
+    share, larger = divmod(tokens - sum(lengths), added)
+    return [*lengths, *[share + 1] * larger, *[share] * (added - larger)]
 
 
 @dataclass(frozen=True)
@@ -208,7 +201,7 @@ class _Recording:
     gradients: list[Tensor | None]  # of the parameters
 
     def __init__(self, tokens: int, sentences: int, bound: int, device: torch.device) -> None:
-        self.lengths = (bound, *_shares(tokens - bound, sentences - 1))
+        self.lengths = tuple(filled([bound], tokens, sentences))
         self.tokens = torch.zeros(3, tokens, dtype=torch.int64, device=device)
         self.ends = torch.zeros(sentences + 1, dtype=torch.int32, device=device)
 

@@ -51,8 +51,7 @@ def rounded_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """x W' + b for [T, D], [E, D], [E]: with rounded heights under bf16 autocast on the CPU, else `F.linear`."""
     if x.device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
         return F.linear(x, weight, bias)
-    product: Tensor = _RoundedLinear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
-    return product
+    return _RoundedLinear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
 
 
 class Packed:
@@ -67,8 +66,7 @@ class Packed:
     def __call__(self, x: Tensor, activation: str = "none") -> Tensor:
         """The product, followed by GELU if `activation` is "gelu"."""
         x = x.to(self._bias.dtype)
-        product: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, activation, [], "none")
-        return product
+        return torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, activation, [], "none")
 
 
 def can_pack(device: torch.device, precision: str) -> bool:

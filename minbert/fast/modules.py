@@ -6,18 +6,16 @@ falls back to the plain computation elsewhere, so an accelerated model can be mo
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from minbert.attention import Layer, SelfAttention
+from minbert.bert import BertModel
 from minbert.fast import cpu_attention, gpu_attention
 from minbert.fast.dropout import FastDropout
 from minbert.fast.linear import FastLinear, Packed, can_pack, rounded_linear
 from minbert.ragged import Ragged
-
-M = TypeVar("M", bound=nn.Module)
 
 
 class FastSelfAttention(SelfAttention):
@@ -95,8 +93,8 @@ FAST: dict[type[nn.Module], type[nn.Module]] = {
 """The fast class of each plain module class."""
 
 
-def accelerate(model: M) -> M:
-    """Replace a model's modules by their fast versions, in place; returns the model."""
+def accelerate(model: BertModel) -> BertModel:
+    """Replace an encoder's modules by their fast versions, in place; returns the encoder."""
     for module in model.modules():
         # A fast class has the attributes of its plain class, so the object itself can change its class. Its parameters
         # stay the same objects, and optimizers of them stay valid, which they would not with new modules.

@@ -4,6 +4,7 @@ python -m pytest --import-mode=importlib tests/minbert/test_folders.py
 """
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -244,6 +245,24 @@ LATER: dict[str, Callable[[], list[Any]]] = {
     "residual Dense": lambda: [dense(use_residual=True)],
     "LayerNorm": lambda: [dense(32), models.LayerNorm(32), dense(activation_function=torch.nn.GELU())],
 }
+
+
+def test_unigrams_have_an_unknown_token(tmp_path: Path) -> None:
+    unigram(tmp_path)
+    assert Encoder.load(tmp_path).tokenizer.unknown == 3
+
+
+def test_config_without_type_of_model(tmp_path: Path) -> None:
+    """As of BERT's first versions, which have a vocab.txt; sentence-transformers refuses it."""
+    expected = tmp_path / "named"
+    with_vocabulary(expected, PIECES, do_lower_case=True)
+    shutil.copytree(expected, tmp_path / "unnamed")
+    config = json.loads((expected / "config.json").read_text())
+    del config["model_type"]
+    (tmp_path / "unnamed" / "config.json").write_text(json.dumps(config))
+    (tmp_path / "unnamed" / "tokenizer_config.json").unlink()
+    vectors = Encoder.load(tmp_path / "unnamed").encode(TEXTS)
+    np.testing.assert_array_equal(vectors, Encoder.load(expected).encode(TEXTS))
 
 
 def assert_equal_vectors(folder: Path) -> None:

@@ -137,12 +137,13 @@ def test_training_leaves_layers_and_prompts_out(saved: Callable[[str], Path], tm
     torch.manual_seed(3)
     later = [models.Dense(32, 8), models.Normalize()]
     theirs = SentenceTransformer(str(saved("mean")), device="cpu", prompts={"q": "the "}, default_prompt_name="q")
+    theirs.truncate_dim = 5
     for number, module in enumerate(later, start=2):
         theirs.add_module(str(number), module)
     theirs.max_seq_length = 20
     theirs.save(str(tmp_path / "theirs"))
     folder = weights.resolve(str(tmp_path / "theirs"))
-    with pytest.warns(UserWarning, match="Dense, the prompt q is left out"):
+    with pytest.warns(UserWarning, match="Dense, the prompt q, the truncation to 5 dimensions is left out"):
         assert weights.saved_pooler(folder) == "mean"
     model = BertModel.from_pretrained(folder)
     kept = modules.settings_kept_by_training(folder)

@@ -6,6 +6,7 @@ python -m pytest --import-mode=importlib tests/minbert/fast/test_gpu_attention.p
 import pytest
 import torch
 
+from minbert.fast import gpu_attention
 from minbert.fast.gpu_attention import kernel_name
 
 
@@ -34,3 +35,12 @@ def test_older_gpu_pads_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [kernel_name(torch.device("cuda"), dtype, 64) for dtype in dtypes]
     kernel_name.cache_clear()
     assert names == ["padded", "efficient", "efficient", "padded"]
+
+
+def test_changed_operator_pads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(gpu_attention.ARGUMENTS, "_flash_attention_forward", "other arguments")
+    kernel_name.cache_clear()
+    with pytest.warns(UserWarning, match="has changed the arguments"):
+        name = kernel_name(torch.device("meta"), torch.bfloat16, 64)
+    kernel_name.cache_clear()
+    assert name == "padded"
