@@ -49,10 +49,11 @@ class LossSettings:
 
     objective: Literal["nt-xent", "triplet", "margin"] = flag(
         "nt-xent",
-        "nt-xent = in-batch and hard negatives (CBCL, equation 1); triplet, margin = over distances (SelfCCL, 3.1)",
+        "nt-xent = in-batch and hard negatives (CBCL, equation 1); triplet, margin = over Euclidean "
+        "distances (SelfCCL, 3.1)",
     )
     temperature: float = flag(0.05, "temperature of NT-Xent")
-    loss_margin: float = flag(1.0, "margin of the losses over distances")
+    loss_margin: float = flag(1.0, "margin of the losses over Euclidean distances")
 
     def __post_init__(self) -> None:
         require_range(self, "temperature", 1e-4)
@@ -113,8 +114,9 @@ class PretrainSettings(StageOneSettings):
             raise UserError("--loss-margin belongs to --objective triplet or margin, not nt-xent")
         if objective != "nt-xent" and "temperature" in overrides:
             raise UserError(f"--temperature belongs to --objective nt-xent, not {objective}")
-        if "difficulty" in overrides and not self.curriculum.by_difficulty:
-            raise UserError(f"--difficulty belongs to --order curriculum or anti, not {self.curriculum.order}")
+        for name in ("difficulty", "margin"):
+            if name in overrides and not self.curriculum.by_difficulty:
+                raise UserError(f"--{name} belongs to --order curriculum or anti, not {self.curriculum.order}")
 
 
 @dataclass(frozen=True)

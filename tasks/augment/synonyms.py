@@ -48,7 +48,7 @@ class SynonymSettings:
     synonyms_senses: Literal["first", "all"] = flag(
         "first",
         "first = synonyms of a word's most frequent sense, which mostly keep its meaning; all = of every sense in "
-        "WordNet, and phrases, which often do not: they reach twice as many words (with 3, half as many again)",
+        "WordNet, and phrases, which often do not: they reach twice as many words (with 3, two thirds more)",
     )
 
     def __post_init__(self) -> None:
@@ -149,10 +149,8 @@ def synonym_augmentation(
         replacements |= first_replacements(tagged[name], texts)
     replaceable = sum(len(of_set.spans) for of_set in tagged.values())
     pairs = [f"{word} -> {synonym}" for word, synonym in replacements.items()]
-    distributed.say(
-        f"synonyms, method {settings.synonyms}: {replaceable:,} words have one in WordNet, such as "
-        f"{', '.join(pairs[:EXAMPLES_SHOWN])}"
-    )
+    shown = f"such as {', '.join(pairs[:EXAMPLES_SHOWN])}" if pairs else "so no text changes"
+    distributed.say(f"synonyms, method {settings.synonyms}: {replaceable:,} words have one in WordNet, {shown}")
     return Synonyms(settings, options.training, tokenizer, tagged, sets, steps, run / "synonyms")
 
 

@@ -41,7 +41,7 @@ REMOVED_SHOWN = (0, 2, 8, 16, 24, 34, 50, 100)
 APPENDED = (" Okay, okay, okay.", " ? ? ? ? ?", " . . .", " What are the", " And so on, and so on, and so on.")
 """What the length probe appends: words and marks of the kinds that EdaCSE's Table 1 shows."""
 GEOMETRY_NOTE = (
-    "Alignment: mean squared distance of pairs scored 4 or more, less is better. Uniformity: ln of the mean of "
+    "Alignment: mean squared distance of pairs scored above 4, less is better. Uniformity: ln of the mean of "
     "exp(−2 distance²), less is more even."
 )
 LENGTH_NOTE = (
@@ -121,12 +121,12 @@ def mean_or_nan(values: np.ndarray) -> float:
 def probe_geometry(
     cache: EmbeddingCache, encoders: Sequence[NamedEncoder], scored: ScoredSet, options: argparse.Namespace
 ) -> Section:
-    """Alignment over pairs with a score of 4 or more, and uniformity over the sentences of all pairs.
+    """Alignment over pairs with a score above 4, and uniformity over the sentences of all pairs, as in SimCSE.
 
-    SimCSE, section 2. The alignment has an interval, and paired differences to the first encoder.
+    The alignment has an interval, and paired differences to the first encoder.
     """
     scores = []
-    alike = scored.gold >= ALIKE
+    alike = scored.gold > ALIKE
     for encoder in encoders:
         first = cache.unit(encoder, [pair[0] for pair in scored.pairs])
         second = cache.unit(encoder, [pair[1] for pair in scored.pairs])

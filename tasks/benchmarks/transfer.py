@@ -158,10 +158,11 @@ def fit_best(train: Split, test: Split, grid: list[float], folds: Any, rows: sli
     model = LogisticRegression(random_state=SEED, max_iter=2000, tol=1e-5)
     search = GridSearchCV(model, {"C": grid}, cv=folds, refit=False).fit(x, y)
     dev_accuracies = search.cv_results_["mean_test_score"]
-    c = grid[int(np.argmax(np.round(100 * dev_accuracies, 2)))]
+    best = int(np.argmax(np.round(100 * dev_accuracies, 2)))
+    c = grid[best]
     predicted = model.set_params(C=c).fit(x[rows], y[rows]).predict(x_test)
     accuracy = float((predicted == y_test).mean())
-    return Outcome(predicted, y_test, (accuracy,), (c,), float(dev_accuracies.max()))
+    return Outcome(predicted, y_test, (accuracy,), (c,), float(dev_accuracies[best]))
 
 
 def cross_validate(data: Split, folds: int) -> Outcome:

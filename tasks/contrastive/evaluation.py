@@ -32,7 +32,7 @@ FROZEN_BATCH = 64
 """Temperature (CBCL's) and batch size of the frozen loss in every run: losses at others could not be compared."""
 _BLOCK = 1024  # rows of a matrix of distances at a time
 ALIKE = 4.0
-"""Lowest gold similarity, of 5, of a positive pair in the alignment; SimCSE (section 3) takes pairs above it."""
+"""The gold similarity, of 5, above which a pair is a positive one in the alignment (SimCSE, section 3)."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,7 @@ class Evaluation:
             first, second = self.pairs[name]
             gold = self.dev[name].labels
             # pairs of two classes are scored 0 and 1
-            lowest = ALIKE if gold.max() > 1 else 1
-            alike = gold >= lowest
+            alike = gold > (ALIKE if gold.max() > 1 else 0)
             values["alignment"] = alignment(vectors[first[alike]], vectors[second[alike]])
             values["uniformity"] = uniformity(vectors[np.concatenate([first, second])])
         if self.triplets:

@@ -52,7 +52,6 @@ def nearest_share(logits: Tensor) -> Tensor:
     """The share of rows whose own candidate is above every other in logits [B, C]; a tie is a miss."""
     positives = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
     negatives = logits.masked_fill(positives, -torch.inf)
-    negatives = F.pad(negatives, (0, 1), value=-torch.inf)  # a single candidate has no negative
     return (logits.diagonal() > negatives.amax(1)).float().mean()
 
 

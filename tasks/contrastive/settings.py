@@ -22,8 +22,8 @@ class EncoderSettings(settings.EncoderSettings):
     max_length: int = flag(32, "longest sentence in tokens (0: as many as the encoder has positions)")
     projection: Literal["none", "training", "kept"] = flag(
         "none",
-        "a new layer tanh(W x + b) over [CLS]: training = in training only (unsupervised SimCSE); kept = evaluated"
-        " with the encoder and saved as its pooler (supervised SimCSE)",
+        "a new layer tanh(W x + b) over [CLS]: training = in training only (unsupervised SimCSE); kept = evaluated "
+        "with the encoder, before training as it was drawn, and saved as its pooler (supervised SimCSE)",
     )
 
     def __post_init__(self) -> None:
@@ -42,7 +42,7 @@ class TrainingSettings(settings.TrainingSettings):
     chunk: int = flag(
         0,
         "encode a batch in chunks of N sentences, in two passes: the same gradient with less memory (the extra pass of "
-        "an adversarial view is not divided)",
+        "an adversarial view, if any, is not divided)",
     )
 
     def __post_init__(self) -> None:
@@ -56,7 +56,8 @@ class InBatchTrainingSettings(TrainingSettings):
 
     unique_batches: bool = flag(
         True,
-        "no text in two rows of a batch, where it would be a negative of itself: the second row moves to another batch",
+        "no anchor or positive is also a text of another row of a batch, where it would be contrasted with itself or "
+        "with its own positive: the second row moves to another batch",
     )
 
     def require_negatives(self) -> None:

@@ -50,7 +50,8 @@ class ContrastiveModel(nn.Module):
     """An encoder, with a projection of its vectors (SimCSE, section 6.3) or a classifier of pairs (SBERT, section 3).
 
     Neither is saved in the encoder folder, except a projection that is `kept` (as in supervised SimCSE): it replaces
-    the encoder's own pooling layer, starting from random weights, and becomes the pooler.
+    the encoder's own pooling layer, starting from random weights, and becomes the pooler. Scores before training are of
+    this random layer.
     """
 
     def __init__(

@@ -1,6 +1,7 @@
-"""Batches in which no text is a negative of itself: rows exchanged between the batches of an epoch.
+"""Batches in which no text is contrasted with itself or its positive: rows exchanged between those of an epoch.
 
-With in-batch negatives, an anchor or positive that stands in two rows of a batch would be a negative of itself.
+With in-batch negatives, an anchor or positive that stands in two rows of a batch would be contrasted with itself, or
+with its own positive in the other row.
 """
 
 from collections import Counter, defaultdict
@@ -27,8 +28,9 @@ def separate_repeats(batches: Sequence[np.ndarray], limits: Sequence[int], texts
 
     `texts` [N, k] has a number for every text of a row, equal for equal texts: anchor, positive and, in column 2, the
     hard negative, which may be that of another row too. A row goes to a later batch if there is one that it fits, in
-    exchange for a row of that one. Sizes stay, an epoch keeps its rows, and no row comes before the limit of a step
-    makes it eligible. Rows that fit no batch stay, such as those of a text that is in more rows than there are batches.
+    exchange for a row of that one. Sizes stay, an epoch keeps its rows, and no row moves to a step at which it
+    is not eligible yet. Rows that fit no batch stay, such as those of a text that is in more rows than there are
+    batches.
     """
     batches = [batch.copy() for batch in batches]
     index = _TextIndex(batches, texts)

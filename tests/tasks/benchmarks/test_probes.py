@@ -84,7 +84,7 @@ def test_length_bias(encoder: Encoder) -> None:
 
 def test_alignment_is_of_alike_pairs(encoder: Encoder, tmp_path: Path) -> None:
     pairs = [("the cat", "a dog"), ("a bird", "the dog"), ("the cat", "a sad cat")]
-    scored = sets.ScoredSet("x", list("abc"), pairs, np.array([4.5, 3.0, 4.0]))
+    scored = sets.ScoredSet("x", list("abc"), pairs, np.array([4.5, 4.0, 4.2]))
     named = NamedEncoder("x", "mean", Path(), encoder)
     options = common.parse(common.parser("probes", ""), ["--encoder", "x", "--out", str(tmp_path)])
     section = probes.probe_geometry(EmbeddingCache([named]), [named], scored, options)

@@ -52,6 +52,21 @@ def test_nested_cross_validation() -> None:
     assert len(set(chosen)) > 1, "the folds do not agree on C here"
 
 
+def test_dev_accuracy_is_that_of_the_chosen_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The smallest C of those that are equal after rounding, whose own accuracy may be lower."""
+    accuracies = np.array([0.90001, 0.90004, 0.8])
+
+    class Search:
+        cv_results_ = {"mean_test_score": accuracies}  # noqa: RUF012
+
+        def fit(self, *_: np.ndarray) -> "Search":
+            return self
+
+    monkeypatch.setattr(transfer, "GridSearchCV", lambda *_, **__: Search())
+    outcome = transfer.fit_best(random_split(60, 5), random_split(30, 7), [1, 2, 4], folds=3)
+    assert (outcome.chosen_c, outcome.dev_accuracy) == ((1,), 0.90001)
+
+
 def test_development_set() -> None:
     train, dev, test = random_split(60, seed=5), random_split(40, seed=6), random_split(30, seed=7)
     outcome = transfer.choose_on_dev(train, dev, test)

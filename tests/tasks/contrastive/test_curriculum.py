@@ -4,6 +4,7 @@ python -m pytest --import-mode=importlib tests/tasks/contrastive/test_curriculum
 """
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,6 +66,15 @@ def test_pacing_is_the_exact_floor(power: float, epochs: int, size: int) -> None
 
 def rows_by_step(schedule: Plan) -> list[list[int]]:
     return [schedule.at(step).rows.tolist() for step in range(schedule.total)]
+
+
+@pytest.mark.parametrize("setting", [{"pace_by": "step"}, {"equal_steps": True}, {"order_within": "sorted"}])
+def test_settings_reach_the_plan(setting: dict[str, Any]) -> None:
+    rows = np.arange(24)
+    training = TrainingSettings(epochs=3, batch_size=4, seed=2)
+    usual = {"epochs": 3, "batch_size": 4, "seed": 2, "pacing_exponent": 1.0}
+    steps = rows_by_step(pace(CurriculumSettings(pacing_exponent=1.0, **setting), training, rows, None).plan)
+    assert steps == rows_by_step(plan(rows, **usual, **setting)) != rows_by_step(plan(rows, **usual))
 
 
 @pytest.mark.parametrize("direction", ["curriculum", "anti", "random"])

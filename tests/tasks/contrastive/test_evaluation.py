@@ -74,7 +74,7 @@ def by_hand(encoder: Encoder, rows: Sequence[int], batch_size: int, temperature:
     vectors = [tuple(encoder.encode(list(TRIPLETS[row]))) for row in rows]
     return {
         "sts_dev_spearman": stats.spearmanr([cosine(u, v) for u, v, _ in pairs], [g for *_, g in pairs]).statistic,
-        "alignment": np.mean([2 - 2 * cosine(u, v) for u, v, gold in pairs if gold >= 4]),
+        "alignment": np.mean([2 - 2 * cosine(u, v) for u, v, gold in pairs if gold > 4]),
         "uniformity": math.log(sum(kernel) / len(kernel)),
         "triplet_accuracy": np.mean([cosine(a, p) > cosine(a, n) for a, p, n in vectors]),
         "frozen_loss": mean_loss(vectors, batch_size, temperature),

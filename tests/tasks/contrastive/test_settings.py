@@ -50,13 +50,20 @@ def test_preset_belongs_to_one_command(command: str, preset: str) -> None:
 
 CONSERT_OPTIMIZER = {"weight_decay": 0.01, "correct_bias": False}  # of the released code; the paper says Adam
 CONSERT_LENGTHS = {"max_length": 64, "batch_size": 96, "warmup": 0.1, "evaluate_every": 200, "temperature": 0.1}
+# SimCSE's settings, which SelfCCL takes (section 5.1)
+SIMCSE_SUPERVISED = {"lr": 5e-5, "batch_size": 512, "max_length": 32, "temperature": 0.05, "evaluate_every": 125}
+SIMCSE_SUPERVISED |= {"keep": "best"}
 PAPERS = [
     (PRETRAIN, "cbcl", {"margin": 0.2, "pacing_exponent": 0.5, "temperature": 0.05, "epochs": 10}),
-    (PRETRAIN, "selfccl-bert", {"epochs": 4, "batch_size": 512, "pacing_exponent": 1.0, "margin": 0.2}),
+    (PRETRAIN, "simcse-sup", SIMCSE_SUPERVISED | {"epochs": 3, "projection": "kept"}),
+    (PRETRAIN, "selfccl-bert", SIMCSE_SUPERVISED | {"epochs": 4, "pacing_exponent": 1.0, "margin": 0.2}),
+    (PRETRAIN, "selfccl-bert", {"pooler": "avg-first-last", "projection": "none"}),
     (PRETRAIN, "selfccl-sbert", {"epochs": 4, "batch_size": 350, "pacing_exponent": 1.0, "margin": 0.2}),
     (PRETRAIN, "sbert-nli-v2", {"epochs": 3, "batch_size": 350, "order": "none"}),
     # section 4.1
     (CONSERT, "consert", CONSERT_LENGTHS | CONSERT_OPTIMIZER | {"lr": 5e-7, "encoder_dropout": 0.0, "sts_dev": "stsb"}),
+    (CONSERT, "consert", {"views": "feature-cutoff:0.2,shuffle", "epochs": 10, "patience": 10, "pooler": "mean"}),
+    (CONSERT, "consert", {"keep_duplicates": True, "protect_special": False}),
     (CONSERT, "consert-joint", CONSERT_LENGTHS | CONSERT_OPTIMIZER | {"alpha": 0.15}),
     (NLI, "consert-sup", CONSERT_OPTIMIZER | {"max_length": 64, "batch_size": 96, "warmup": 0.1}),
     # Table 4; the interval is that of SimCSE's released scripts
@@ -129,6 +136,7 @@ def test_mistake_names_the_flag(command: str, words: str, message: str) -> None:
     [
         (PRETRAIN, "--objective triplet --temperature 0.1", "--temperature belongs to --objective nt-xent"),
         (PRETRAIN, "--order random --difficulty entailment", "--difficulty belongs to --order curriculum or anti"),
+        (PRETRAIN, "--order none --margin 0.3", "--margin belongs to --order curriculum or anti, not none"),
         (PRETRAIN, "--loss-margin 2", "--loss-margin belongs to --objective triplet"),
         (PRETRAIN, "--preset", "--preset"),
         (PRETRAIN, "--synonyms none --synonyms-p 0.5", "--synonyms-p belongs to --synonyms 1, 2 or 3"),

@@ -87,6 +87,19 @@ def test_second_pass_repeats_dropout(
     assert not gradients
 
 
+def test_training_projection_is_tanh_of_cls(bert: BertModel, tiny: Path) -> None:
+    tokenizer = Tokenizer.load(tiny)
+    cls = Encoder(bert, tokenizer, "cls", precision="fp32").encode(ANCHORS).astype(np.float64)
+    model = ContrastiveModel(bert, "cls", seed=9, projection="training").eval()
+    assert model.projection is not None
+    weight = model.projection.weight.detach().double().numpy()
+    bias = model.projection.bias.detach().double().numpy()
+    ragged = Ragged.from_lists([[tokenizer.cls, *ids, tokenizer.sep] for ids in tokenizer.encode(ANCHORS)])
+    states = bert.encode(bert.embed(ragged), ragged)
+    for vectors in (model.vectors(ragged), model.pool(states, ragged)):
+        np.testing.assert_allclose(vectors.detach().numpy(), np.tanh(cls @ weight.T + bias), atol=1e-5)
+
+
 @pytest.mark.parametrize("without_layer", [False, True])
 def test_kept_projection_becomes_the_pooler(bert: BertModel, tiny: Path, tmp_path: Path, without_layer: bool) -> None:
     """Training and the saved folder give the same vectors: tanh(W [CLS] + b)."""

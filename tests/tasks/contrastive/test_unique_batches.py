@@ -3,13 +3,22 @@
 python -m pytest --import-mode=importlib tests/tasks/contrastive/test_unique_batches.py
 """
 
+from collections.abc import Callable
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.contrastive.unique_batches import separate_repeats
+from tasks.contrastive.unique_batches import sentence_numbers, separate_repeats
+
+
+def test_equal_inputs_have_one_number(examples_of: Callable[..., Any]) -> None:
+    """Equal to the encoder: whatever the case, and beyond the longest input."""
+    long = "the dog runs " * 9
+    numbers = sentence_numbers(examples_of([("a cat", "A cat"), (long + "a cat", long + "a tree")], max_length=8))
+    assert numbers[0, 0] == numbers[0, 1] != numbers[1, 0] == numbers[1, 1]
 
 
 def clashes(rows: list[int], texts: np.ndarray) -> int:

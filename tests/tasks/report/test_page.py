@@ -70,6 +70,17 @@ def test_data_never_becomes_markup(multitask: MakeRun) -> None:
             assert value is None or value.startswith(("#", "data:")), (tag, name, value)
 
 
+def test_start_is_a_candidate_of_stage_one(contrastive: MakeRun) -> None:
+    """With `--keep best` and one evaluation the dev pairs chose between two encoders."""
+    folder = contrastive()
+    chosen = "The checkpoint was chosen on the same rows."
+    for keep, by_dev_pairs in (("last", False), ("best", True)):
+        selection = {"keep": keep, "metric": "STS dev Spearman", "by_dev_pairs": by_dev_pairs}
+        change_manifest(folder, selection=selection)
+        text = build(read_run(folder))
+        assert (chosen in text, "step 5, the best by STS dev Spearman" in text) == (by_dev_pairs, by_dev_pairs)
+
+
 def test_page_has_the_runs_scores(multitask: MakeRun) -> None:
     folder = multitask()
     scores = json.loads((folder / "scores.json").read_text())
