@@ -373,10 +373,10 @@ class ArmRun:
                 raise UserError(f"{self.folder}: a run with other settings ({change}): move it, or name other --runs")
         if not self.scores or not (self.folder / "encoder" / "model.safetensors").is_file():
             return False
-        if self.start:
-            encoder = self.start / "encoder"
-            if encoder.is_dir() and weights.sha256(encoder) != manifest["weights"]["sha256"]:
-                raise UserError(f"{self.folder}: did not start from {encoder} as it is now: move it")
+        recorded_weights = manifest["weights"]
+        encoder = self.start / "encoder" if self.start else Path(recorded_weights["folder"])
+        if encoder.is_dir() and weights.sha256(encoder) != recorded_weights["sha256"]:
+            raise UserError(f"{self.folder}: did not start from {encoder} as it is now: move it")
         return True
 
     def last_line(self) -> str:

@@ -67,8 +67,9 @@ def matches(score: str, wanted: str) -> bool:
 
 def write_results(study: Study, runs: Sequence[ArmRun], folder: Path, command: str, failed: Mapping[str, str]) -> bool:
     """Write the tables and the figure of the finished runs; returns False if there are none."""
+    finished = [run for run in runs if run.name not in failed and run.is_finished()]
     scored = [run for run in runs if study.is_scored(run.arm)]
-    done = [run for run in scored if run.name not in failed and run.is_finished()]
+    done = [run for run in finished if run in scored]
     values = values_frame(study, done)
     if values.empty:
         return False
@@ -82,7 +83,7 @@ def write_results(study: Study, runs: Sequence[ArmRun], folder: Path, command: s
         "failed": dict(failed),
         "departures": study.departures(),
         "before_training": scores_before(done),
-        **provenance(done),
+        **provenance(finished),
     }
     folder.mkdir(parents=True, exist_ok=True)
     figure = draw(study, rows)

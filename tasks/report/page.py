@@ -187,8 +187,11 @@ def change_table(run: Run) -> Table:
 
 
 def selected_by_dev(run: Run) -> bool:
-    """Whether the weights of a run were chosen among several evaluations by its dev rows."""
-    return bool(run.manifest["selection"]["by_dev_pairs"]) and len(run.evaluations) > 1
+    """Whether the weights of a run were chosen by its dev rows, among several evaluations or over those before it."""
+    selection = run.manifest["selection"]
+    # stage one may keep the weights from before training
+    has_choice = len(run.evaluations) > 1 or (not run.multitask and selection["keep"] == "best")
+    return bool(selection["by_dev_pairs"]) and has_choice
 
 
 def first_weights(folder: Path, manifest: dict[str, Any]) -> str:
@@ -254,7 +257,7 @@ def _kept(run: Run) -> str:
     if step == 0:
         return f"the encoder from before training: no evaluation was better by {selection['metric']}"
     rule = "the last" if selection["keep"] == "last" else f"the best by {selection['metric']}"
-    if len(run.evaluations) == 1 and step == run.scores["last_step"]:
+    if not selected_by_dev(run) and step == run.scores["last_step"]:
         rule = "the last"
     share = run.settings.get("average") or 0
     if share and step == run.manifest["plan"]["steps"]:

@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 from scipy import stats
 
 from ablations import table
 from ablations.study import ArmRun, Study, read_study, runs_of
+from minbert.errors import UserError
+from minbert.files import sha256_of
 from tasks import compare, intervals
 from tasks.record import PredictedRows, TaskScores, write_rows
 
@@ -112,6 +115,22 @@ def test_step_0_is_not_trained(tmp_path: Path) -> None:
         (run.folder / "scores.json").write_text(json.dumps({"step": kept, "last_step": 160}))
     assert table.steps_of(runs) == {"simcse-sup": "0 to 125 of 160, 1 not trained"}
     assert table.steps_of(runs[:1]) == {"simcse-sup": "0 of 160, not trained"}
+
+
+def test_other_starting_weights_are_refused(tmp_path: Path) -> None:
+    """A run is not taken for finished if the folder that it started from has other weights now."""
+    run = runs_of(read_study("pacing"), [1], "", tmp_path)[0]
+    write_run(run, np.arange(9.0), 0.1, np.random.default_rng(1))
+    start = tmp_path / "weights"
+    for folder in (start, run.folder / "encoder"):
+        folder.mkdir()
+        (folder / "model.safetensors").write_bytes(b"as it was")
+    entry = {"folder": str(start), "sha256": sha256_of(start / "model.safetensors")}
+    (run.folder / "manifest.json").write_text(json.dumps(MANIFEST | {"weights": entry}))
+    assert run.is_trained()
+    (start / "model.safetensors").write_bytes(b"as it is")
+    with pytest.raises(UserError, match=r"did not start from .*/weights as it is now"):
+        run.is_trained()
 
 
 def test_measured_arm_has_no_seed(tmp_path: Path) -> None:
