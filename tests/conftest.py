@@ -22,6 +22,7 @@ for _name in ("HF_ENDPOINT", "HF_TOKEN", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"
     os.environ.pop(_name, None)
 os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # where cores are shared, threads that spin make tests 30 times as slow
 os.environ.setdefault("OMP_NUM_THREADS", "2")  # of this process and of the runs that tests start
+os.environ["no_proxy"] = "127.0.0.1"  # the server of a test is on this machine
 os.environ["HF_HUB_OFFLINE"] = "1"  # huggingface_hub reads it when it is imported: no test waits for a hub
 # A background job of a shell ignores SIGINT, and one under nohup SIGHUP; so would the runs that tests start and stop.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -49,6 +50,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest files first."""
     order = {str(Path(__file__).parent / name): number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: order.get(str(item.path), len(order)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _gpu_for_its_tests_alone(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The other tests compare with the CPU."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.name != "test_cuda.py":
+            patch.setattr("torch.cuda.is_available", lambda: False)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -18,6 +18,11 @@ from minbert.train.settings import RunSettings, TrainingSettings
 MANIFEST: dict[str, Any] = {"settings": {}, "command": "toy", "environment": {"started": "now"}}
 
 
+def die(*_: Any) -> None:
+    """As an `after` of the objective: the process is killed at a step."""
+    raise KeyboardInterrupt
+
+
 class Toy:
     """Three epochs of four steps of a linear regression with five inputs."""
 

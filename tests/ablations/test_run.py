@@ -82,6 +82,14 @@ def test_other_settings_are_refused(study: list[str]) -> None:
         run(*study, "--set", "sts-dev=stsb", "--dry-run")
 
 
+def test_list_and_quick(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("list") == 0
+    assert f"\norder: {read_study('order').question}\n" in capsys.readouterr().out
+    assert run("order", "--quick", "--dry-run") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines and all("runs/ablations/quick/order/" in line and "seed-1" in line for line in lines)
+
+
 def test_missing_data_fails_once(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--data"):
         run("sample", "--data", str(tmp_path), "--runs", str(tmp_path))

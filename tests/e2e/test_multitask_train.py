@@ -5,9 +5,7 @@ python -m pytest --import-mode=importlib tests/e2e/test_multitask_train.py
 
 import csv
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,10 +16,9 @@ from sklearn.metrics import accuracy_score
 
 import minbert
 from tasks import predict, readers, record
+from tests.e2e.conftest import SAMPLE, Script
 
-Script = Callable[..., Any]
-ROOT = Path(__file__).parent.parent.parent
-COURSE = ROOT / "data" / "sample" / "course"
+COURSE = SAMPLE / "course"
 MULTITASK = "multitask_train.py"
 HEADERS = {
     "sst": b"id \t Predicted_Sentiment \n",

@@ -9,7 +9,6 @@ import re
 import shlex
 import shutil
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,8 @@ from sklearn.metrics import accuracy_score
 
 from minbert import UserError
 from tasks import ensemble, predict
+from tests.e2e.conftest import ROOT, Script
 
-Script = Callable[..., Any]
-ROOT = Path(__file__).parent.parent.parent
 OWN = ROOT / "data" / "sample" / "own"
 MULTITASK = "multitask_train.py"
 FLAGS = ("--batch-size", 16, "--lr", 1e-3, "--max-steps", 8, "--save-every", 3)

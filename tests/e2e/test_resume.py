@@ -18,10 +18,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-Script = Callable[..., Any]
+from tests.e2e.conftest import SAMPLE, Script
+
 MULTITASK, PRETRAIN = "multitask_train.py", "pretrain_cbcl.py"
 MODEL = "encoder/model.safetensors"
-COURSE = Path(__file__).parent.parent.parent / "data" / "sample" / "course"
+COURSE = SAMPLE / "course"
 # 15 steps an epoch of which the last of each task is smaller; a checkpoint every 4 steps falls on no epoch's end.
 SHORT = ("--epochs", 2, "--batch-size", 32, "--lr", 1e-3, "--save-every", 4, "--lr-schedule", "cosine", "--warmup", 0.2)
 HEADS = ("--head-lr", 2e-3, "--r-drop", 1, "--average", 0.8)  # the mean of the steps after 6

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-Script = Callable[..., Any]
-COURSE = Path(__file__).parent.parent.parent / "data" / "sample" / "course"
+from tests.e2e.conftest import SAMPLE, Script
+
+COURSE = SAMPLE / "course"
 MULTITASK, PRETRAIN = "multitask_train.py", "pretrain_cbcl.py"
 
 

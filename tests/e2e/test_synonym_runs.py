@@ -7,16 +7,14 @@ import csv
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from minbert.train import checkpoint
 from tasks.augment import wordnet
-from tests.e2e.conftest import SAMPLE
+from tests.e2e.conftest import SAMPLE, Script
 
 MULTITASK, PRETRAIN = "multitask_train.py", "pretrain_cbcl.py"
-Script = Callable[..., Any]
 
 
 @pytest.fixture

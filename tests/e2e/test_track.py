@@ -4,7 +4,6 @@ python -m pytest --import-mode=importlib tests/e2e/test_track.py
 """
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,8 +13,9 @@ import pytest
 from minbert import UserError
 from minbert.train import track
 from minbert.train.run import RunFolder
+from tests.e2e.conftest import Script
+from tests.toy import die
 
-Script = Callable[..., Any]
 MANIFEST = {"command": "x", "all_settings": {"lr": 0.5}, "sessions": [{"started": "now"}]}
 
 
@@ -44,10 +44,6 @@ def test_resumed_record_has_numbers_once(tmp_path: Path) -> None:
     assert scalars(tmp_path) == pytest.approx(expected | {("dev/score", 2): 0.5})
 
 
-def die(*_: Any) -> None:
-    raise KeyboardInterrupt
-
-
 @pytest.mark.parametrize("killed", [False, True])
 def test_run_is_recorded(toy: Any, tmp_path: Path, killed: bool) -> None:
     """All rows of `metrics.jsonl`, once, also if the run was killed and resumed."""
@@ -67,6 +63,14 @@ def test_run_is_recorded(toy: Any, tmp_path: Path, killed: bool) -> None:
             expected[name, row["step"]] = pytest.approx(value)
     assert scalars(tmp_path) == expected
     assert {name for name, _ in expected} >= {"toy/loss", "train/lr", "dev/score"}
+
+
+def test_flag_records_the_run(script: Script) -> None:
+    pytest.importorskip("tensorboard")
+    flags = ("--tasks", "sst", "--limit", 16, "--limit-eval", 8, "--max-steps", 1, "--track", "tensorboard")
+    run = script("multitask_train.py", *flags)
+    assert run.code == 0, run.err
+    assert ("sst/loss", 1) in scalars(run.folder)
 
 
 def test_wandb_resumes_under_same_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,16 @@ def same(folder: Path, other: Path) -> bool:
     return all(torch.equal(x, expected[name]) for name, x in BertModel.from_pretrained(folder).state_dict().items())
 
 
+def flip_last_bit(content: bytes) -> bytes:
+    """Damage to the content of a file."""
+    return content[:-1] + bytes([content[-1] ^ 1])
+
+
+def cut(content: bytes) -> bytes:
+    """The content of a file that was not written to its end."""
+    return content[:-3]
+
+
 class Harmful:
     """Unpickling it would create a file."""
 

@@ -18,8 +18,8 @@ from minbert.convert import convert_checkpoint
 from tests.minbert.conftest import Harmful, same
 
 
-@pytest.fixture
-def course(tiny: Path, tmp_path: Path) -> Path:
+@pytest.fixture(params=[b"numpy._core", b"numpy.core"], ids=["NumPy 2", "NumPy 1"])
+def course(request: pytest.FixtureRequest, tiny: Path, tmp_path: Path) -> Path:
     """What the course's save_model writes: weights, optimizer, options, config and the states of three generators."""
     model = BertModel.from_pretrained(tiny)
     state = {f"bert.{name}": tensor for name, tensor in model.state_dict().items()}
@@ -35,7 +35,12 @@ def course(tiny: Path, tmp_path: Path) -> Path:
         "torch_rng": torch.random.get_rng_state(),
         "best": np.float64(0.5),
     }
-    torch.save(content, path)
+    if request.param == b"numpy._core":
+        torch.save(content, path)
+    else:
+        # the older form holds the names of types as plain lines
+        torch.save(content, path, _use_new_zipfile_serialization=False)
+        path.write_bytes(path.read_bytes().replace(b"numpy._core", request.param))
     return path
 
 

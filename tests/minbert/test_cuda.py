@@ -132,7 +132,7 @@ def command(folder: Path, tiny: Path, *more: str) -> list[str]:
     """A short run of stage two on the sample data."""
     words = ["--weights", str(tiny), "--data", str(ROOT / "data" / "sample"), "--limit", "24", "--max-length", "48"]
     words += ["--batch-size", "4", "--epochs", "10", "--log-every", "1", "--save-every", "1", "--run-dir", str(folder)]
-    return [str(ROOT / "multitask_train.py"), *words, *(["--use-gpu"] if torch.cuda.is_available() else []), *more]
+    return [str(ROOT / "multitask_train.py"), *words, "--use-gpu", *more]
 
 
 def run(*words: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from minbert import UserError
 from minbert.files import (
@@ -23,10 +24,12 @@ from minbert.files import (
     read_json,
     read_toml,
     replacing,
+    save_safetensors,
     sha256_of,
     write_atomic,
     write_json,
 )
+from tests.minbert.conftest import cut, flip_last_bit
 
 
 def names(folder: Path) -> list[str]:
@@ -127,12 +130,13 @@ def test_temporary_names_follow_no_link(tmp_path: Path, ending: str) -> None:
     assert (precious / "thesis").read_text() == "mine"
 
 
-def cut(content: bytes) -> bytes:
-    return content[:-1]
-
-
-def flip_bit_of_array(content: bytes) -> bytes:
-    return content[:-1] + bytes([content[-1] ^ 1])
+def test_tensors_are_readable_as_the_umask_allows(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        save_safetensors(tmp_path / "x.safetensors", {"x": torch.zeros(2)})
+    finally:
+        os.umask(before)
+    assert (tmp_path / "x.safetensors").stat().st_mode & 0o777 == 0o640
 
 
 def change_record(content: bytes) -> bytes:
@@ -140,7 +144,7 @@ def change_record(content: bytes) -> bytes:
     return content.replace(b'count\\": 1', b'count\\": 3')
 
 
-@pytest.mark.parametrize("damage", [None, cut, flip_bit_of_array, change_record])
+@pytest.mark.parametrize("damage", [None, cut, flip_last_bit, change_record])
 def test_concurrent_misses_build_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[bytes], bytes] | None
 ) -> None:

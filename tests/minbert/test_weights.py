@@ -19,7 +19,7 @@ from transformers import BertModel as Theirs
 
 from minbert import BertConfig, BertModel, Encoder, UserError, modules, pooling, weights
 from minbert.tokenizer import Tokenizer
-from tests.minbert.conftest import same
+from tests.minbert.conftest import cut, flip_last_bit, same
 
 Copy = Callable[..., Path]
 
@@ -153,14 +153,6 @@ def test_training_leaves_layers_and_prompts_out(saved: Callable[[str], Path], tm
     encoder = Encoder.load(tmp_path / "run", precision="fp32")
     np.testing.assert_allclose(np.linalg.norm(encoder.encode(TEXTS), axis=1), 1, atol=1e-6)
     np.testing.assert_allclose(encoder.encode(TEXTS), export.encode(TEXTS), atol=1e-5)
-
-
-def flip_last_bit(content: bytes) -> bytes:
-    return content[:-1] + bytes([content[-1] ^ 1])
-
-
-def cut(content: bytes) -> bytes:
-    return content[:5]
 
 
 @pytest.mark.parametrize(("change", "why"), [(flip_last_bit, "damaged or replaced"), (cut, "not a readable")])

@@ -168,7 +168,7 @@ def test_command_compares_stages_it_can(
     multitask: MakeRun, contrastive: MakeRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = multitask("a")
-    compare.main([str(folder), str(contrastive("c"))])
+    compare.main([str(folder), str(contrastive("c")), "--markdown"])
     printed = capsys.readouterr().out
     assert "Differences to a" in printed and "c: of the other stage than a" in printed
     with pytest.raises(UserError, match="not a run folder"):

@@ -256,10 +256,11 @@ def test_dropout_depends_on_step_and_part(make: Callable, examples: dict) -> Non
 
 def test_heads_have_their_own_rate(make: Callable) -> None:
     model = make()
-    groups = parameter_groups(model, TrainingSettings(lr=2e-3, head_lr=1e-3))
+    groups = parameter_groups(model, TrainingSettings(lr=2e-3, head_lr=1e-3, weight_decay=0.01))
     rates = {id(parameter): group.get("peak_lr", 2e-3) for group in groups for parameter in group["params"]}
     assert {rates[id(parameter)] for parameter in model.heads.parameters()} == {1e-3}
     assert {rates[id(parameter)] for parameter in model.encoder.parameters()} == {2e-3}
+    assert [group["weight_decay"] for group in groups] == [0.01, 0.0, 0.01, 0.0]
 
 
 def run_with_heads(folder: Path, tiny: Path, tasks: str, pairs: str = "cross") -> MultitaskSettings:

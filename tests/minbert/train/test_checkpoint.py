@@ -19,16 +19,13 @@ import torch
 from minbert import UserError
 from minbert.train import checkpoint
 from minbert.train.run import RunFolder
+from tests.minbert.conftest import cut
 from tests.toy import MANIFEST
 
 
 def flip(content: bytes) -> bytes:
     middle = len(content) // 2
     return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
-
-
-def cut(content: bytes) -> bytes:
-    return content[:-3]
 
 
 DAMAGES = [("state.json", flip), ("state.json", cut), ("model.safetensors", flip), ("optimizer.safetensors", cut)]

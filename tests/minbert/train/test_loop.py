@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from minbert import AdamW, UserError
 from minbert.train import checkpoint, cli, distributed
 from minbert.train.run import RunFolder
+from tests.toy import die
 
 STEPS = 4  # of an epoch
 WARMUP_THEN_LINEAR = [0.1 / 3, 0.2 / 3, 0.1, *(0.1 * (1 - step / 9) for step in range(9))]
@@ -48,8 +49,14 @@ def training_rows(run: RunFolder) -> list[dict[str, Any]]:
     return [row for row in run.metrics() if row["kind"] == "train"]
 
 
-def die(*_: Any) -> None:
-    raise KeyboardInterrupt
+def set_peak(_: nn.Module, optimizer: AdamW) -> None:
+    optimizer.param_groups[0]["peak_lr"] = 0.3
+
+
+def test_group_has_its_own_peak_rate(toy: Any, run: RunFolder) -> None:
+    model, *_ = toy.fit(run, objective=toy.Objective(after={0: set_peak}), lr_schedule="linear", warmup=0.25)
+    expected = by_hand(toy, rates=[3 * rate for rate in WARMUP_THEN_LINEAR])[-1]
+    torch.testing.assert_close(model.weight.detach(), expected, rtol=0, atol=1e-7)
 
 
 def exhaust(*_: Any) -> None:

@@ -154,3 +154,6 @@ def test_help_says_what_is_turned_off(presets: Path, capsys: pytest.CaptureFixtu
         parse_words(presets, "--help")
     text = capsys.readouterr().out
     assert "turns off --fenced" in text and "--fenced [true|false]" in text
+    with pytest.raises(SystemExit):
+        parse_words(presets, "--list-presets")
+    assert "plain (default): the default\nslow: small steps\n    --lr 1e-06\n" in capsys.readouterr().out

@@ -18,6 +18,10 @@ RELATIONS = ("ENTAILMENT", "NEUTRAL", "CONTRADICTION")
 GENERATOR = np.random.default_rng(3)
 
 
+def cosine(a: np.ndarray, b: np.ndarray) -> float:
+    return float(a @ b / np.sqrt((a @ a) * (b @ b)))
+
+
 def sentences(count: int) -> list[str]:
     """Some of the sentences, drawn with replacement."""
     return [SENTENCES[index] for index in GENERATOR.integers(len(SENTENCES), size=count)]

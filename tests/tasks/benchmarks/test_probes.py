@@ -17,15 +17,12 @@ from minbert import Encoder, Ragged
 from minbert.encoder import pool
 from tasks.benchmarks import common, probes, sets, weat
 from tasks.benchmarks.common import EmbeddingCache, NamedEncoder
+from tests.tasks.benchmarks.conftest import cosine
 
 
 @pytest.fixture
 def encoder(tiny: Path) -> Encoder:
     return Encoder.load(tiny, precision="fp32")
-
-
-def cosine(a: np.ndarray, b: np.ndarray) -> float:
-    return float(a @ b / np.sqrt((a @ a) * (b @ b)))
 
 
 def test_ranks_count_special_tokens(encoder: Encoder) -> None:

@@ -10,10 +10,7 @@ import pytest
 
 from tasks.benchmarks import weat
 from tasks.contrastive.evaluation import unit
-
-
-def cosine(a: np.ndarray, b: np.ndarray) -> float:
-    return float(a @ b / np.sqrt((a @ a) * (b @ b)))
+from tests.tasks.benchmarks.conftest import cosine
 
 
 def plain_weat(x: np.ndarray, y: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple[float, float]:

@@ -133,9 +133,10 @@ def test_proper_nouns_lose_possessives() -> None:
 
 
 @pytest.mark.usefixtures("tagged")
-def test_nouns_are_counted_in_training(multitask: MakeRun) -> None:
+def test_nouns_are_counted_in_training(multitask: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
     texts = ("who is Anna and who is anna in Berlin", "is Quux near Anna's house")
-    run = read_run(with_files(multitask(rows=30, skill=0.5, texts=texts), TRAIN))
+    folder = with_files(multitask(rows=30, skill=0.5, texts=texts), TRAIN)
+    run = read_run(folder)
     pairs = errors.pairs_with_nouns(run, "quora", seed=0)
     rows = run.tasks["quora"].rows
     assert rows is not None
@@ -143,3 +144,9 @@ def test_nouns_are_counted_in_training(multitask: MakeRun) -> None:
     assert first["texts"][0] == "Who is Anna and who is anna in Berlin" and first["nouns"] == {"Anna": 3, "Berlin": 3}
     assert second["nouns"]["Quux"] == 0 == second["rarest"]
     assert pairs["right"].tolist() == (rows.predicted == rows.gold)[:-1].tolist()
+    errors.main(["nouns", str(folder)])
+    printed = capsys.readouterr().out
+    for name, right in (("correctly", True), ("incorrectly", False)):
+        side = pairs[pairs["right"] == right]
+        assert f"| predicted {name} | {len(side)} | {side['rarest'].count()} |" in printed
+    assert "Quux: 0, Anna: 3 | predicted incorrectly |" in printed
