@@ -14,7 +14,7 @@ from minbert import weights
 from minbert.attention import Layer, in_length_order, sorted_by_length
 from minbert.config import BertConfig
 from minbert.errors import UserError
-from minbert.files import save_safetensors, write_json
+from minbert.files import expand_user, save_safetensors, write_json
 from minbert.modules import RECORD
 from minbert.ragged import Ragged, inverse
 
@@ -144,7 +144,7 @@ class BertModel(nn.Module):
 
         Raises `UserError` for the folder of an `Encoder`, whose other files belong to its weights.
         """
-        path = Path(folder)
+        path = expand_user(folder)
         if (path / RECORD).is_file():
             raise UserError(f"{path}: holds an encoder with its tokenizer and pooler: save it with Encoder.save")
         path.mkdir(parents=True, exist_ok=True)

@@ -20,6 +20,7 @@ from minbert.attention import in_length_order
 from minbert.bert import BertModel
 from minbert.errors import UserError, format_list, one_of, reason, short_repr
 from minbert.fast import accelerate, packed_weights
+from minbert.files import expand_user
 from minbert.modules import Pipeline
 from minbert.precision import autocast, choose, default_device
 from minbert.ragged import Ragged
@@ -163,7 +164,7 @@ class Encoder:
 
         An encoder in `folder` is replaced. Raises `UserError` if the folder holds anything else.
         """
-        folder = Path(folder)
+        folder = expand_user(folder)
         if folder.is_dir():
             others = sorted(path.name for path in folder.iterdir() if not weights.OWN_FILES.fullmatch(path.name))
             if others:

@@ -171,7 +171,9 @@ def replacing(path: Path) -> Iterator[Path]:
         # before the rename: after a power loss the name could otherwise point to an empty file
         sync(temporary)
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # a failed write does not name its file
         temporary.unlink(missing_ok=True)
         raise
     sync(path.parent)
@@ -208,9 +210,11 @@ def read_optional_json(path: Path) -> dict[str, Any]:
 def new_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder to fill; it replaces `path` if the block raises nothing, and is deleted otherwise.
 
-    Follows a link.
+    Follows a link. Raises `UserError` if `path` is a file.
     """
     path = path.resolve()
+    if path.exists() and not path.is_dir():
+        raise UserError(f"{path}: is not a folder, so it cannot be replaced")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary(path)
     retired = _temporary(path, "old")
@@ -233,18 +237,19 @@ def new_folder(path: Path) -> Iterator[Path]:
     remove(retired)
 
 
-def distinct_names(folders: Sequence[Path]) -> list[str]:
-    """A short unique name for each folder: as many last parts of its path as distinguish all of them.
+def distinct_names(paths: Sequence[Path]) -> list[str]:
+    """A short unique name for each file or folder: as many last parts of its path as distinguish all of them.
 
-    Raises `UserError` if a folder is given twice.
+    Raises `UserError` if one is given twice.
     """
-    parts = [folder.resolve().parts for folder in folders]
+    parts = [path.resolve().parts for path in paths]
     deepest = max(len(part) for part in parts)
     for depth in range(1, deepest + 1):
         names = [str(Path(*part[-depth:])) for part in parts]
         if len(set(names)) == len(names):
             return names
-    raise UserError("the same folder is named twice")
+    twice = next(path for path, name in zip(paths, names, strict=True) if names.count(name) > 1)
+    raise UserError(f"{twice}: is named twice")
 
 
 def cache_folder() -> Path:

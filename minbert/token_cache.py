@@ -4,18 +4,17 @@ A cache hit parses and tokenises nothing. The key covers the hashes of the data 
 tokenizer.
 """
 
-import hashlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from minbert.files import cached, key_hash, sha256_of
+from minbert.files import cached, key_hash
 from minbert.tokenizer import Tokenizer
 
 _CHUNK = 4096  # rows that the tokenizer takes at once
@@ -167,32 +166,20 @@ class TokenCache:
         }
 
 
-def digest(source: Path, companions: Sequence[Path] = ()) -> str:
-    """Hex SHA-256 of a data file; with `companions`, the SHA-256 of all their hashes.
-
-    Raises `UserError` if a file is missing.
-    """
-    hashes = [sha256_of(path) for path in (source, *companions)]
-    if len(hashes) == 1:
-        return hashes[0]
-    return hashlib.sha256(" ".join(hashes).encode()).hexdigest()
-
-
 def load(
     source: Path,
     rows: Iterable[Row | Issue | ReaderReport],
     reader_name: str,
     tokenizer: Tokenizer,
     *,
-    sha256: str = "",
+    sha256: str,
 ) -> TokenCache:
     """The token cache of a data file, built on a cache miss; a hit reads nothing from `rows`, a lazy reader.
 
-    `sha256` is the `digest` of all files that the reader opens, if there are several, such as one with the labels. An
-    `other_splits` of the reader's report counts as left out. Raises `UserError` if the reader finds an invalid row.
+    `sha256` is a digest of all files that the reader opens. An `other_splits` of the reader's report counts as left
+    out. Raises `UserError` if the reader finds an invalid row.
     """
-    content = sha256 or digest(source)
-    key = (_VERSION, content, reader_name, tokenizer.fingerprint)
+    key = (_VERSION, sha256, reader_name, tokenizer.fingerprint)
 
     def build() -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         cache = in_memory(rows, tokenizer)
@@ -214,7 +201,7 @@ def load(
     arrays, record = cached("tokens", key, build)
     return TokenCache(
         source,
-        content,
+        sha256,
         record["num_texts"],
         StoredStrings(arrays["row_ids"]),
         StoredStrings(arrays["texts"]),
@@ -259,7 +246,7 @@ def in_memory(rows: Iterable[Row | Issue | ReaderReport], tokenizer: Tokenizer) 
                     warnings.append(Issue(row.line, row.note))
         encoded = tokenizer.encode(new_texts)
         lengths += map(len, encoded)
-        token_ids += [np.asarray(ids, dtype=np.int32) for ids in encoded]
+        token_ids.append(np.fromiter(chain.from_iterable(encoded), dtype=np.int32))
         texts += new_texts
     return TokenCache(
         Path("-"),

@@ -286,11 +286,14 @@ def resolve(name: str, flag: str = "") -> Path:
     return _open_with_transformers(name, label, [os.environ.get("HF_ENDPOINT", "")])
 
 
+_READ = (".json", ".safetensors", ".bin", ".txt", ".model")  # endings of the files that transformers may read
+
+
 def _file_versions(folder: Path) -> list[tuple[str, int, int]]:
     """Name, size and time of the files that `hub.open_with_transformers` may read from a folder."""
     versions = []
     for file in sorted([*folder.iterdir(), *folder.glob("*/*")]):
-        if file.is_file():
+        if file.suffix in _READ and file.is_file():
             status = file.stat()
             versions.append((str(file), status.st_size, status.st_mtime_ns))
     return versions
@@ -300,10 +303,12 @@ def _open_with_transformers(source: str, label: str, version: list[Any]) -> Path
     """The cache folder with the encoder that transformers reads from `source`; saves it the first time."""
     readable = source.rstrip("/").replace("/", "--")[-60:].lstrip("-.")
     folder = cache_folder() / "weights" / f"{readable}-{key_hash([_VERSION, source, *version])[:12]}"
-    if folder.is_dir():
+    # its last file: some file systems delete old files and leave their folders
+    record = folder / modules.RECORD
+    if record.is_file():
         return folder
     with cache_entry(folder):
-        if not folder.is_dir():  # another process may have saved it meanwhile
+        if not record.is_file():  # another process may have saved it meanwhile
             from minbert import hub  # imports transformers, a second that few starts need
 
             opened = hub.open_with_transformers(source, label)

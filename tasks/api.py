@@ -20,6 +20,7 @@ import torch
 from minbert import Encoder
 from minbert.errors import UserError
 from minbert.files import cache_entry, cache_folder, expand_user, key_hash, write_atomic
+from minbert.modules import RECORD
 from minbert.train import start
 from minbert.train.settings import flag_name, parse
 from multitask_train import train as train_run
@@ -148,6 +149,6 @@ def _encoder_folder(encoder: Encoder) -> Path:
         digest.update(tensor.cpu().numpy().tobytes())
     folder = cache_folder() / "encoders" / digest.hexdigest()[:16]
     with cache_entry(folder):
-        if not folder.is_dir():
+        if not (folder / RECORD).is_file():
             encoder.save(folder)
     return folder

@@ -125,6 +125,7 @@ def tiny_copy(tiny: Path, tmp_path: Path) -> Callable[..., Path]:
 def examples_of(tiny: Path, tmp_path: Path) -> Callable[..., Any]:
     """A function that makes examples of rows of texts, with labels, for the tiny BERT."""
     from minbert import token_cache
+    from minbert.files import sha256_of
     from minbert.tokenizer import Tokenizer
     from tasks.examples import Examples
 
@@ -134,7 +135,7 @@ def examples_of(tiny: Path, tmp_path: Path) -> Callable[..., Any]:
         source = tmp_path / f"rows-{len(list(tmp_path.iterdir()))}.txt"
         source.write_text(repr(lines))
         tokenizer = Tokenizer.load(tiny)
-        cache = token_cache.load(source, lines, "rows of a test", tokenizer)
+        cache = token_cache.load(source, lines, "rows of a test", tokenizer, sha256=sha256_of(source))
         return Examples(cache, tokenizer.cls, tokenizer.sep, max_length)
 
     return make

@@ -65,7 +65,8 @@ def load(parent: Path, step: int, model: nn.Module, optimizer: AdamW | None = No
             state: dict[str, Any] = {"step": counts[name]}
             for key in _TENSORS:
                 if f"{key}/{name}" in tensors:
-                    state[key] = tensors[f"{key}/{name}"].to(parameter.device)
+                    # a copy: network file systems cannot delete the folder of a file that is still mapped
+                    state[key] = tensors[f"{key}/{name}"].to(parameter.device, copy=True)
             optimizer.state[parameter] = state
 
 

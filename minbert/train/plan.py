@@ -86,7 +86,7 @@ def batch_count(rows: int, size: int) -> int:
 
 
 def random_subset(count: int, limit: int, seed: int, *counter: int | str) -> np.ndarray:
-    """The rows to train on, ascending: a random subset of `limit` of `count` rows (0: all); int64 [rows]."""
+    """Ascending row numbers: a random subset of `limit` of `count` rows (0: all); int64 [rows]."""
     if not 0 < limit < count:
         return np.arange(count)
     return np.sort(numpy_generator(seed, "limit", *counter).permutation(count)[:limit])

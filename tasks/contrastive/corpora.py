@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from minbert import token_cache
 from minbert.errors import UserError, suggestion
-from minbert.files import data_folder, expand_user, require_file
+from minbert.files import data_folder, expand_user, require_file, sha256_of
 from minbert.seeds import numpy_generator
 from minbert.token_cache import ReaderReport, Row
 from minbert.tokenizer import Tokenizer
@@ -72,7 +71,7 @@ def read_texts(options: TextSettings, data: str, seed: int, encoder: InitialEnco
         *tests,
     ]
     paths = [file.path for file in corpus.files]
-    cache, hashes = cache_rows(paths, rows(), rule, tokenizer, further=corpus.tests, digest=token_cache.digest)
+    cache, hashes = cache_rows(paths, rows(), rule, tokenizer, further=corpus.tests, digest=sha256_of)
     files = []
     skipped = []
     for file, counts in zip(hashes, cache.report["files"], strict=True):

@@ -5,6 +5,7 @@ published layout and reads labels, `rows` makes a `DataFile` of them: the rows k
 with line and reason. An invalid row raises `UserError` with `file:line: column: reason`.
 """
 
+import hashlib
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from minbert import token_cache
 from minbert.errors import UserError
-from minbert.files import require_file
+from minbert.files import require_file, sha256_of
 from minbert.token_cache import Issue, ReaderReport, Row, TokenCache
 from minbert.tokenizer import Tokenizer
 from tasks.readers import senteval
@@ -118,7 +119,10 @@ def _reader(table: Table, request: Request) -> Callable[[], DataFile] | None:
 
 def digest(path: Path) -> str:
     """Hex SHA-256 of a data file as recorded in manifests; for an STS input, the hash over its and its gold file's."""
-    return token_cache.digest(path, [senteval.gold_file(path)] if senteval.is_sts_input(path) else [])
+    if not senteval.is_sts_input(path):
+        return sha256_of(path)
+    hashes = [sha256_of(path), sha256_of(senteval.gold_file(path))]
+    return hashlib.sha256(" ".join(hashes).encode()).hexdigest()
 
 
 def tokenised(

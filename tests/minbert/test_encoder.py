@@ -192,7 +192,17 @@ def test_encoder_replaces_only_an_encoder(tiny: Path, tmp_path: Path) -> None:
     for folder in (tmp_path, notes.parent):
         with pytest.raises(UserError, match=r"(saved|README\.md)' would be deleted"):
             encoder.save(folder)
-    assert notes.exists()
+    with pytest.raises(UserError, match=r"README\.md: is not a folder"):
+        encoder.save(notes)
+    assert notes.is_file()
+
+
+def test_home_folder_is_expanded(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    Encoder.load(tiny).save("~/e")
+    Encoder.load("~/e").model.save_pretrained("~/model")
+    assert {path.name for path in tmp_path.iterdir()} == {"e", "model"}
 
 
 def test_prompt_outside_pooling_is_refused(tiny: Path, tmp_path: Path) -> None:

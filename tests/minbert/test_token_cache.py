@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from minbert import UserError
+from minbert.files import sha256_of
 from minbert.token_cache import Issue, Row, TokenCache, load
 from minbert.tokenizer import Tokenizer
 
@@ -63,7 +64,7 @@ def test_what_goes_in_comes_out(source: Path, tokenizer: Tokenizer, content: lis
     rows = [item for item in content if isinstance(item, Row)]
     skipped = [item for item in content if isinstance(item, Issue)]
     for _ in ("built", "opened"):
-        cache = load(source, content, "pairs", tokenizer)
+        cache = load(source, content, "pairs", tokenizer, sha256=sha256_of(source))
         check(cache, rows, tokenizer)
         assert cache.token_counts().shape == (len(rows), cache.num_texts)
         assert cache.skipped == tuple(skipped) and cache.report == (FACTS if FACTS in content else {})
@@ -79,12 +80,13 @@ def test_what_goes_in_comes_out(source: Path, tokenizer: Tokenizer, content: lis
 
 def test_moved_file_is_a_hit(source: Path, tokenizer: Tokenizer) -> None:
     calls: list[str] = []
-    load(source, reading(*ROWS, calls=calls), "pairs", tokenizer)
+    load(source, reading(*ROWS, calls=calls), "pairs", tokenizer, sha256=sha256_of(source))
     moved = source.rename(source.with_name("other.csv"))
-    cache = load(moved, reading(*ROWS, calls=calls), "pairs", tokenizer)
+    cache = load(moved, reading(*ROWS, calls=calls), "pairs", tokenizer, sha256=sha256_of(moved))
     assert calls == ["read"] and cache.source == moved
     moved.write_text("changed")
-    check(load(moved, reading(*ROWS[:1], calls=calls), "pairs", tokenizer), ROWS[:1], tokenizer)
+    cache = load(moved, reading(*ROWS[:1], calls=calls), "pairs", tokenizer, sha256=sha256_of(moved))
+    check(cache, ROWS[:1], tokenizer)
     assert len(calls) == 2
 
 
@@ -97,9 +99,9 @@ def test_vocabulary_and_reader_change_the_key(
     vocabulary |= {"cat": vocabulary["dog"], "dog": vocabulary["cat"]}
     (other / "tokenizer.json").write_text(json.dumps(content))
     calls: list[str] = []
-    first = load(source, reading(*ROWS, calls=calls), "pairs", tokenizer)
-    second = load(source, reading(*ROWS, calls=calls), "pairs", Tokenizer.load(other))
-    load(source, reading(*ROWS, calls=calls), "reader 2", tokenizer)
+    first = load(source, reading(*ROWS, calls=calls), "pairs", tokenizer, sha256=sha256_of(source))
+    second = load(source, reading(*ROWS, calls=calls), "pairs", Tokenizer.load(other), sha256=sha256_of(source))
+    load(source, reading(*ROWS, calls=calls), "reader 2", tokenizer, sha256=sha256_of(source))
     assert len(calls) == 3
     assert first.ids(0).tolist() != second.ids(0).tolist()
     check(first, ROWS, tokenizer)
@@ -111,6 +113,6 @@ def test_failing_reader_leaves_nothing(source: Path, tokenizer: Tokenizer) -> No
         raise UserError("line 3: label: not a number")
 
     with pytest.raises(UserError, match="line 3"):
-        load(source, broken(), "pairs", tokenizer)
+        load(source, broken(), "pairs", tokenizer, sha256=sha256_of(source))
     assert not list((source.parent / "cache").rglob("*.safetensors"))
-    check(load(source, reading(*ROWS), "pairs", tokenizer), ROWS, tokenizer)
+    check(load(source, reading(*ROWS), "pairs", tokenizer, sha256=sha256_of(source)), ROWS, tokenizer)

@@ -132,6 +132,22 @@ def test_transformers_opens_saved_folder(saved: Callable[[str], Path], tiny: Pat
     assert same(folder, tiny)
 
 
+def test_foreign_folder_is_copied_once(tiny_copy: Copy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is written beside its weights; and again if a cleaner has deleted the copy's files."""
+    monkeypatch.setenv("MINBERT_CACHE", str(tmp_path / "cache"))
+    folder = tiny_copy(modules.RECORD)
+    copy = weights.resolve(str(folder))
+    for name in (".git/index", "eval/scores.csv"):
+        (folder / name).parent.mkdir()
+        (folder / name).touch()
+        assert weights.resolve(str(folder)) == copy
+    for path in copy.rglob("*"):
+        if path.is_file():
+            path.unlink()
+    assert weights.resolve(str(folder)) == copy
+    assert copy != folder and Encoder.load(folder).encode("a cat").shape == (32,)
+
+
 def test_training_leaves_layers_and_prompts_out(saved: Callable[[str], Path], tmp_path: Path) -> None:
     """An encoder trained from a folder keeps its longest input and Normalize, and a warning says what it does not."""
     torch.manual_seed(3)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from minbert import UserError
+from minbert import AdamW, UserError
 from minbert.train import checkpoint
 from minbert.train.run import RunFolder
 from tests.minbert.conftest import cut
@@ -53,6 +53,16 @@ def test_newest_whole_checkpoint_is_used(
     assert capsys.readouterr().err.startswith(f"note: {path} is damaged")
     assert torch.equal(seen[-1], whole[-1])
     assert state.kept_step == 4
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="Linux lists the files that a process has mapped")
+def test_resumed_run_maps_no_checkpoint(toy: Any, stopped: RunFolder) -> None:
+    """Network file systems cannot delete the folder of a file that is mapped."""
+    model = toy.model()
+    optimizer = AdamW(model.parameters(), lr=0.1)
+    checkpoint.load(stopped.checkpoints, 9, model, optimizer)
+    assert optimizer.state[model.weight]["step"] == 9
+    assert str(stopped.checkpoints) not in Path("/proc/self/maps").read_text()
 
 
 def test_no_whole_checkpoint_is_an_error(stopped: RunFolder) -> None:

@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 
 from minbert import token_cache
 from minbert.bert import BertModel
+from minbert.files import sha256_of
 from minbert.optimizer import AdamW, decay_groups
 from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
@@ -78,7 +79,7 @@ def write(folder: str, rows: int, out: Path) -> None:
         lines = [Row(str(i), texts, float(i % 3)) for i, texts in enumerate(zip(*sides[:columns], strict=True))]
         source = out.with_name(f"{out.name}-{columns}-{distributed.rank()}")
         source.write_text(str(columns))
-        cache = token_cache.load(source, lines, "rows", tokenizer)
+        cache = token_cache.load(source, lines, "rows", tokenizer, sha256=sha256_of(source))
         examples = Examples(cache, tokenizer.cls, tokenizer.sep, 32)
         model = ContrastiveModel(
             BertModel.from_pretrained(folder),
