@@ -247,13 +247,22 @@ def mean_text(row: Any, digits: int = 4, *, times: float = 1.0) -> str:
 
 
 def group_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """The runs whose recorded settings and data are equal but for the seed, named by their names without a seed."""
+    """The runs whose recorded settings and data are equal but for the seed, named by their names without a seed.
+
+    The encoders that they start from are equal if their weights are, or if their paths differ in `seed-N` alone.
+    """
     groups: list[tuple[dict[str, Any], list[Run]]] = []
     for run in runs:
         identity = _settings(run)
+        start_names_seed = False
         for name in _SOURCES:
             # stage two of each seed may start from stage one of the same seed
-            identity[name] = _SEED.sub("", str(identity.get(name) or ""))
+            source = str(identity.get(name) or "")
+            identity[name] = _SEED.sub("", source)
+            start_names_seed |= identity[name] != source
+        if not start_names_seed:
+            # a folder of one name may have held another encoder
+            identity["weights sha256"] = run.manifest["settings"].get("weights sha256")
         for identity_of_group, members in groups:
             # two runs of one seed are no two seeds
             if identity_of_group == identity and _seed(run) not in map(_seed, members):
@@ -274,6 +283,11 @@ def group_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 def _seed(run: Run) -> Any:
     return run.settings.get("seed")
+
+
+def _labels(run: Run) -> set[str]:
+    """The labels of a run's scores, each of a task and its metric."""
+    return {task.label for task in run.tasks.values()}
 
 
 def _settings(run: Run) -> dict[str, Any]:
@@ -344,6 +358,10 @@ def setting_table(groups: Mapping[str, Sequence[Run]]) -> Table:
             cells[group] = text[:12] if name.startswith("data ") else text
         if len(set(cells.values())) > 1:
             rows.append({"setting": name, **cells})
+    hashes = {group: str(runs[0].manifest["settings"].get("weights sha256"))[:12] for group, runs in groups.items()}
+    if len(set(hashes.values())) > 1 and not any(row["setting"] in _SOURCES for row in rows):
+        # other weights in a folder of the same name
+        rows.append({"setting": "weights sha256", **hashes})
     # values are texts: all columns are aligned left
     return Table("Settings that differ", pd.DataFrame(rows), left=len(groups) + 1)
 
@@ -357,8 +375,8 @@ def difference_table(groups: Mapping[str, Sequence[Run]], summary: pd.DataFrame,
     for group in compared:
         over_rows = _intervals_over_rows(first, groups[group], resamples)
         compared_metrics = summary[(summary["group"] == group) & summary["difference"].notna()]
-        if first[0].tasks.keys() != groups[group][0].tasks.keys():
-            # means over different tasks
+        if _labels(first[0]) != _labels(groups[group][0]):
+            # means over different scores
             compared_metrics = compared_metrics[compared_metrics["metric"] != DEV_NORM]
         for _, row in compared_metrics.iterrows():
             difference = over_rows.get(row["metric"])
@@ -391,7 +409,10 @@ def difference_table(groups: Mapping[str, Sequence[Run]], summary: pd.DataFrame,
         f"Over rows: {resamples:,} paired bootstrap resamples of the dev rows in common, the seeds held fixed; it does "
         "not say how another seed would differ."
     )
-    return Table(f"Differences to {baseline}", pd.DataFrame(rows), tuple(notes), left=2)
+    frame = pd.DataFrame(rows)
+    # a column without a value, such as that of the seeds if each group has one, is left out
+    frame = frame.loc[:, (frame != MISSING).any()]
+    return Table(f"Differences to {baseline}", frame, tuple(notes), left=2)
 
 
 def _intervals_over_rows(first: Sequence[Run], second: Sequence[Run], resamples: int) -> dict[str, Difference]:
@@ -415,15 +436,11 @@ def _left_out(
     if first[0].multitask != second[0].multitask:
         return [f"{group}: of the other stage than {baseline}, so no score is compared."]
     notes = []
-    first_labels: set[str] = set()
-    for run in first:
-        first_labels.update(task.label for task in run.tasks.values())
-    second_labels: set[str] = set()
-    for run in second:
-        second_labels.update(task.label for task in run.tasks.values())
+    first_labels = _labels(first[0])
+    second_labels = _labels(second[0])
     for label in sorted(first_labels ^ second_labels):
         notes.append(f"{label}: not a score of both {baseline} and {group}, so it is not compared.")
-    if first_labels != second_labels:
+    if first[0].multitask and first_labels != second_labels:
         notes.append(f"{DEV_NORM}, {group}: a mean over other tasks than that of {baseline}, so it is not compared.")
     for label in sorted((first_labels & second_labels) - over_rows.keys()):
         notes.append(f"{label}, {group}: no interval over rows, as the runs have recorded no dev row in common.")

@@ -118,10 +118,10 @@ def table(content: Mapping[str, Any]) -> Table:
     rows = []
     for name, result in [*content["members"].items(), ("ensemble", content)]:
         row = {"run": name, "step": f"{result['step']:,}" if "step" in result else MISSING}
-        for task, report in result["tasks"].items():
-            row[task] = number(report["score"], 4, missing="undefined")
+        for report in result["tasks"].values():
+            row[report["title"]] = number(report["score"], 4, missing="undefined")
         row[metrics.DEV_NORM] = number(result["dev_norm"], 4)
-        row["95% interval"] = result["interval"].text(4) if result["interval"] else MISSING
+        row[f"{metrics.DEV_NORM}, 95%"] = result["interval"].text(4) if result["interval"] else MISSING
         rows.append(row)
     return Table("Dev scores", pd.DataFrame(rows), left=2)
 
@@ -129,12 +129,13 @@ def table(content: Mapping[str, Any]) -> Table:
 def differences(ensemble: Member, members: Sequence[Member]) -> Table:
     """The ensemble minus each member, over the same dev rows, with the 95% interval of each difference."""
     rows = []
+    titles = {name: task.title for name, task in ensemble.dev_scores.items()}
     for member in members:
         row = {"run": member.name}
         for difference in compare.differences([member.dev_scores], [ensemble.dev_scores]):
             interval = difference.interval
             text = MISSING if interval is None else interval.text(4, sign=True)
-            row[difference.name] = f"{number(difference.value, 4, sign=True)} {text}"
+            row[titles.get(difference.name, difference.name)] = f"{number(difference.value, 4, sign=True)} {text}"
         rows.append(row)
     note = f"Intervals hold the middle 95% of {RESAMPLES:,} paired bootstrap resamples of the dev rows."
     return Table("The ensemble minus each run", pd.DataFrame(rows), (note,))
@@ -183,7 +184,7 @@ def main(arguments: list[str] | None = None) -> None:
         ensemble.dev_scores,
         content["dev_norm"],
         [table(content), compared],
-        {run: manifests.fine_tuned(run)[0] for run in options.runs},
+        options.runs,
         shlex.join(["python", "-m", "tasks.ensemble", *words]),
         texts=not options.no_texts,
     )

@@ -1,4 +1,4 @@
-"""Metrics: accuracy, Pearson, Spearman, per-class precision and recall. Undefined values are None, never NaN."""
+"""Metrics: accuracy, macro-F1, Pearson, Spearman, per-class precision and recall. Undefined scores are None."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
@@ -40,7 +40,7 @@ def spearman(x: np.ndarray, y: np.ndarray) -> float | None:
 
 
 def macro_f1(predicted: np.ndarray, gold: np.ndarray) -> np.ndarray:
-    """The mean F1 of the classes that are predicted or gold, over the last axis: [..., N] to [...]."""
+    """The mean F1 of the classes that are predicted or gold, over the last axis: [..., N] to [...]; NaN for N = 0."""
     scores = []
     for label in np.unique(np.concatenate([predicted.ravel(), gold.ravel()])):
         is_predicted = predicted == label
@@ -60,7 +60,10 @@ def score(metric: str, predicted: np.ndarray, gold: np.ndarray) -> float | None:
         return accuracy(predicted, gold)
     if metric == "macro-F1":
         return float(macro_f1(predicted, gold)) if len(gold) else None
-    return spearman(predicted, gold) if metric == "Spearman's rho" else pearson(predicted, gold)
+    if metric == "Spearman's rho":
+        return spearman(predicted, gold)
+    assert metric == "Pearson's r", metric
+    return pearson(predicted, gold)
 
 
 def _correlation(x: np.ndarray, y: np.ndarray, method: Any) -> float | None:

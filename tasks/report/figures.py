@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.colors import to_rgba
+from matplotlib.ticker import MaxNLocator
 from safetensors.numpy import load_file
 
 from minbert.seeds import numpy_generator
@@ -96,7 +97,7 @@ def loss_curves(run: Run) -> list[Curve]:
         if run.multitask:
             task = run.tasks[name]
             title = f"{task.title}: training loss"
-            unit = "mean loss (nats)" if task.classes else "mean loss (points²)"
+            unit = "mean loss (nats)" if task.classes else "mean loss (points², scale 0 to 5)"
         curves.append(Curve(title, unit, values, _colour(run, name), level))
     return curves
 
@@ -330,7 +331,10 @@ def scatter(
         end = 1.0
     room = 0.03 * (end - start)
     limits = (start - room, end + room)
-    ticks = np.linspace(start, end, 6)
+    ticks = []
+    for tick in MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(start, end):
+        if limits[0] < tick < limits[1]:
+            ticks.append(tick)
     with page_svg(340, 320) as (axes, svg):
         axes.plot(gold, predicted, "o", markersize=4.5, color=BLUE, alpha=0.6, markeredgewidth=0)
         axes.set(xlabel="gold similarity (points)", xlim=limits, xticks=ticks)

@@ -68,7 +68,7 @@ def build(run: Run, *, texts: bool = True, resamples: int = RESAMPLES) -> str:
         cards=score_cards(run.tasks, run.dev_norm, resamples),
         resamples=f"{resamples:,}",
         by_dev_pairs=selected_by_dev(run),
-        first_weights=first_weights(run.folder, run.manifest),
+        first_weights=first_weights(run.folder),
         tables=[change_table(run)],
         facts=facts(run),
         tasks=task_sections(run.tasks, texts=texts),
@@ -87,14 +87,14 @@ def write_ensemble(
     tasks: Mapping[str, TaskScores],
     norm: float,
     tables: Sequence[Table],
-    members: Mapping[Path, dict[str, Any]],
+    members: Sequence[Path],
     typed: str,
     *,
     texts: bool,
 ) -> None:
     """Write the page of an ensemble: its scores, `tables` that compare it with its members, and its dev rows.
 
-    `members` are the folders and manifests of its runs; `typed` is its command. Without `texts` it holds no sentence.
+    `members` are the folders of its runs; `typed` is its command. Without `texts` it holds no sentence.
     """
     html = _TEMPLATES.get_template("report.html").render(
         run=None,
@@ -103,7 +103,7 @@ def write_ensemble(
         cards=score_cards(tasks, norm, RESAMPLES),
         resamples=f"{RESAMPLES:,}",
         by_dev_pairs=any(selected_by_dev(read_run(folder)) for folder in members),
-        first_weights=next(filter(None, (first_weights(*member) for member in members.items())), ""),
+        first_weights=next(filter(None, map(first_weights, members)), ""),
         tables=tables,
         facts=[],
         tasks=task_sections(tasks, texts=texts),
@@ -144,7 +144,7 @@ def _parts_of_norm(tasks: Mapping[str, TaskScores]) -> str:
     if "macro-F1" in names:
         parts.append("macro-F1")
     if names & set(CORRELATIONS):
-        parts.append("(r + 1) / 2")
+        parts.append("(r + 1) / 2".replace(" ", "\N{NO-BREAK SPACE}"))
     return " and ".join(parts)
 
 
@@ -194,10 +194,9 @@ def selected_by_dev(run: Run) -> bool:
     return bool(selection["by_dev_pairs"]) and has_choice
 
 
-def first_weights(folder: Path, manifest: dict[str, Any]) -> str:
+def first_weights(folder: Path) -> str:
     """A note on the pre-training data of the original weights of a run; only MiniLM's is known."""
-    ancestors = [ancestor for _, ancestor in manifests.manifests_behind(folder)]
-    first = ancestors[-1] if ancestors else manifest
+    *_, (_, first) = manifests.manifests_behind(folder)
     weights = (first.get("weights") or {}).get("folder", "")
     return _MINILM if manifests.are_minilm(str(weights)) else ""
 
@@ -348,7 +347,7 @@ def worst_errors(task: TaskScores, rows: PredictedRows, *, texts: bool) -> Table
     worst = failures.at(order)
     table: dict[str, list[str]] = {}
     if texts:
-        table["text"] = ["\n".join(text) for text in worst.texts]
+        table["text"] = ["\n/ ".join(text) for text in worst.texts]
     if task.classes:
         table["gold"] = [task.classes[int(label)] for label in worst.gold]
         table["predicted"] = [task.classes[int(label)] for label in worst.predicted]

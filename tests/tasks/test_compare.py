@@ -137,6 +137,19 @@ def test_seeds_of_a_setting_are_grouped(multitask: MakeRun) -> None:
     assert table[table["setting"] == "power"].values.tolist() == [["power", "0.5", "0.9"]]
 
 
+def test_other_weights_of_one_folder_are_another_group(multitask: MakeRun) -> None:
+    """The second run was started after stage one had been run again in the same folder."""
+    runs = []
+    for seed, sha256 in ((1, "a" * 64), (2, "b" * 64)):
+        run = read_run(multitask(f"run-{seed}", seed=seed))
+        start = {"encoder": "runs/cbcl/encoder", "weights sha256": sha256}
+        settings = run.manifest["settings"] | start
+        runs.append(replace(run, manifest=run.manifest | {"settings": settings}))
+    groups = compare.group_runs(runs)
+    assert len(groups) == 2
+    assert compare.setting_table(groups).rows.values.tolist() == [["weights sha256", "a" * 12, "b" * 12]]
+
+
 def test_other_data_is_another_group(multitask: MakeRun) -> None:
     names = ["arm/seed-1", "arm/seed-2", "arm"]
     runs = [read_run(multitask(f"r{seed}", seed=seed), name) for seed, name in enumerate(names)]
@@ -195,6 +208,13 @@ def test_means_over_other_tasks_differ(multitask: MakeRun) -> None:
         if "all_settings" in content:
             content["all_settings"]["tasks"] = content["settings"]["tasks"] = "sst,sts"
         path.write_text(json.dumps(content))
-    text = compare.compare([read_run(folder), read_run(other)], 50)[-1].markdown()
+    first = read_run(folder)
+    table = compare.compare([first, read_run(other)], 50)[-1]
+    text = table.markdown()
     assert f"| {DEV_NORM} |" not in text
     assert f"{DEV_NORM}, two: a mean over other tasks than that of three" in text
+    assert list(table.rows) == ["run", "metric", "difference", "95%, over rows", "rows"], "one seed has no interval"
+    # the same tasks, one of them by another metric
+    tasks = first.tasks | {"sst": replace(first.tasks["sst"], metric="macro-F1")}
+    text = compare.compare([first, replace(first, name="macro", tasks=tasks)], 50)[-1].markdown()
+    assert f"| {DEV_NORM} |" not in text and f"{DEV_NORM}, macro: a mean over other tasks" in text

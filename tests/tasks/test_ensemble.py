@@ -86,6 +86,8 @@ def test_ensemble_is_mean_of_members(runs: list[Path], tmp_path: Path) -> None:
     assert f">{scores['dev_norm']:.4f}<" in page and f">{scores['members']['run-1']['dev_norm']:.4f}<" in page
     assert f"python -m tasks.ensemble {runs[0]} {runs[1]} --out {out}" in page
     assert any(html.escape(texts[0]) in page for texts in rows.texts)
+    member = ensemble.table(scores | {"interval": None, "members": {}}).rows
+    assert list(member) == ["run", "step", "sentiment", "paraphrase", "similarity", "dev norm", "dev norm, 95%"]
 
 
 def test_ensemble_without_texts(runs: list[Path], tmp_path: Path) -> None:

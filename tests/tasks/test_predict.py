@@ -42,7 +42,9 @@ def finished_run(
         if step == 4:
             weights.save(run / "encoder", model.encoder.state_dict(), config, tokenizer, pooler)
         checkpoint.save(run / "checkpoints", step, model, AdamW(model.parameters(), lr=1e-3), {})
-    (run / "manifest.json").write_text(json.dumps({"all_settings": settings, "precision": "fp32", "data": {}, **more}))
+    (run / "manifest.json").write_text(
+        json.dumps({"all_settings": settings, "settings": {}, "precision": "fp32", "data": {}, **more})
+    )
     (run / "scores.json").write_text(json.dumps({"step": 4, "tasks": {}}))
     return run
 

@@ -52,6 +52,13 @@ def test_figure_has_the_same_bytes_twice(name: str) -> None:
     assert b"prefers-color-scheme: dark" in first and not re.search(rb"(?:fill|stroke): #0072b2", first)
 
 
+def test_ticks_are_round() -> None:
+    gold = np.array([1.0, 2.5, 5.0])
+    svg = figures.scatter(gold, gold, y_label="", same_scale=True, scale=(1, 5)).decode()
+    labels = re.findall(r"<text[^>]*>(\d[^<]*)</text>", svg)
+    assert labels == [*"12345"] * 2
+
+
 def test_histogram_counts_triplets_by_group() -> None:
     svg = drawings()["gaps"]().decode()
     for group, name in enumerate(("easy", "semi-hard", "hard")):

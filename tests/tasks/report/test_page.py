@@ -206,6 +206,10 @@ def test_worst_errors_have_least_probable_gold() -> None:
     assert table["id"].tolist() == [rows.ids[row] for row in worst]
     assert table["p(gold)"].tolist() == [f"{share:.3f}" for share in gold[worst]]
     assert "text" not in page.worst_errors(task, rows, texts=False).rows
+    pairs = make_rows("sts", 9, seed=1, skill=0.4).labelled()
+    table = page.worst_errors(TaskScores("sts", "similarity", "Pearson's r", 0.6, 9, rows=pairs), pairs, texts=True)
+    first, second = pairs.texts[pairs.ids.index(table.rows["id"][0])]
+    assert table.rows["text"][0] == f"{first}\n/ {second}"
 
 
 def test_damaged_run_folder_is_user_error(multitask: MakeRun) -> None:
