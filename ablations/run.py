@@ -153,7 +153,7 @@ def main() -> None:
         return
     # once, and not in every arm
     data = data_folder(options.data)
-    if not any((data / name).is_dir() for name in DATA_SETS):
+    if not any((data / name).is_dir() for name in DATA_SETS) and not any(data.glob("*.csv")):
         raise UserError(f"--data {data}: holds none of {', '.join(DATA_SETS)}; python data/get_data.py fetches them")
 
     finished = sum(arm_run.is_finished() for arm_run in runs)

@@ -22,6 +22,9 @@ from minbert.files import read_optional_json, sha256_of, write_json
 SOURCES = Path(__file__).with_name("sources.toml")
 SHA256_LENGTH = 64  # hexadecimal digits
 pooch.get_logger().setLevel("WARNING")
+if hasattr(tarfile, "data_filter"):
+    # pooch asks for it from Python 3.12 on: no member of an archive is unpacked outside its folder
+    tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,10 @@ def count_rows(path: Path) -> int:
         with open(path, "rb") as file:
             return sum(1 for _ in file)
     with open(path, encoding="utf-8-sig", errors="replace", newline="") as text:
-        return sum(1 for _ in csv.reader(text)) - 1
+        try:
+            return sum(1 for _ in csv.reader(text)) - 1
+        except csv.Error:  # no table, such as a server's page
+            return -1
 
 
 def retrieve(url: str, expected: str, target: Path, processor: Any = None) -> Any:
@@ -113,7 +119,8 @@ def retrieve(url: str, expected: str, target: Path, processor: Any = None) -> An
     except OSError as error:  # the errors of requests are among these
         raise UserError(f"{url}: {error}") from error
     except ValueError as error:
-        raise UserError(f"{url}: not the expected file, whose SHA-256 is {sha256}") from error
+        problem = f"not the expected file, whose SHA-256 is {sha256}" if sha256 else error
+        raise UserError(f"{url}: {problem}") from error
     except (zipfile.BadZipFile, tarfile.TarError) as error:
         raise UserError(f"{url}: damaged archive: {error}") from error
     if sha256 is None and not is_expected(target, expected):
@@ -155,8 +162,11 @@ def fetch_source(source: Source, folder: Path, scratch: Path) -> None:
         os.replace(unverified, target)
 
 
-def fetch_part(part: Part, folder: Path, scratch: Path) -> Source:
-    """Fetch a part from the first source that works, which is returned. Raises `UserError` with all failures."""
+def fetch_part(part: Part, folder: Path, scratch: Path) -> tuple[Source, list[str]]:
+    """Fetch a part from the first source that works; returns it, and why those before it failed.
+
+    Raises `UserError` with all failures if none works.
+    """
     failures = []
     for source in part.sources:
         try:
@@ -164,14 +174,14 @@ def fetch_part(part: Part, folder: Path, scratch: Path) -> Source:
         except UserError as error:
             failures.append(str(error))
         else:
-            return source
+            return source, failures
     raise UserError("; ".join(failures))
 
 
 def fetch_set(name: str, data: Path, year: int) -> bool:
-    """Fetch a set into a folder of `data`, and write its `manifest.json` last; returns whether it is complete.
+    """Fetch a set into a folder of `data`, and write its `manifest.json` last; returns whether no part is missing.
 
-    If a part cannot be had, the others are still fetched.
+    If a part cannot be had, the others are still fetched. The source of a part may have only some of its files.
     """
     subfolder, parts = read_parts(name, year)
     folder = data / subfolder
@@ -188,14 +198,14 @@ def fetch_set(name: str, data: Path, year: int) -> bool:
     partial = []
     for part in parts:
         try:
-            source = fetch_part(part, folder, scratch)
+            source, failures = fetch_part(part, folder, scratch)
         except UserError as error:
             print(f"  {part.name}: MISSING: {error}")
             missing.append(part.name)
             continue
         state = "complete"
         if source.files != part.sources[0].files:
-            state = f"only {', '.join(source.files)}; no source has the rest"
+            state = f"only {', '.join(source.files)}; the rest is missing: {'; '.join(failures)}"
             partial.append(part.name)
         print(f"  {part.name}: {state}\n    licence: {part.licence}\n    cite: {part.citation}")
         for path in source.files:

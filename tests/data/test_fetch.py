@@ -4,9 +4,11 @@ python -m pytest --import-mode=importlib tests/data/test_fetch.py
 """
 
 import hashlib
+import io
 import itertools
 import json
 import shutil
+import tarfile
 import zipfile
 from collections.abc import Iterator
 from functools import partial
@@ -68,6 +70,32 @@ def test_unexpected_file_is_not_kept(
         get_data.main(["nli", "--data", str(tmp_path)])
     assert f"part: MISSING: {url}/one.txt: not the expected file" in capsys.readouterr().out
     assert [path.name for path in (tmp_path / "set").iterdir()] == ["manifest.json"]
+
+
+def test_page_is_no_table(tmp_path: Path) -> None:
+    """A server's page with an inlined image, longer than a field may be."""
+    path = tmp_path / "nli.csv"
+    path.write_text("<img src=" + "x" * 200_000)
+    assert not fetch.is_expected(path, "rows:9")
+
+
+def test_failure_of_better_source_is_named(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    better = Source({"one.txt": SHA256, "two.txt": "-"}, archive=f"{url}/none.zip")
+    sets(monkeypatch, better, Source({"one.txt": SHA256}, url=url))
+    assert fetch.fetch_set("any", tmp_path, 2024)
+    assert f"part: only one.txt; the rest is missing: {url}/none.zip" in capsys.readouterr().out
+
+
+def test_member_stays_in_its_folder(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tarfile.open(tmp_path / "public" / "set.tar", "w") as archive:
+        member = tarfile.TarInfo("../../escaped.txt")
+        member.size = len(CONTENT)
+        archive.addfile(member, io.BytesIO(CONTENT))
+    sets(monkeypatch, Source({"escaped.txt": SHA256}, archive=f"{url}/set.tar"))
+    assert not fetch.fetch_set("any", tmp_path, 2024)
+    assert not list(tmp_path.rglob("escaped.txt"))
 
 
 def test_other_file_is_kept(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
