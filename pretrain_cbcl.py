@@ -228,7 +228,6 @@ def train(run: OpenRun[PretrainSettings]) -> None:
         paced.plan,
         data,
         rows=rows,
-        noun="triplets",
         loss=options.loss.objective,
         chance=chance_loss(options.loss, min(training.batch_size, len(rows)), files.num_texts),
         triplets=data.train,

@@ -87,7 +87,12 @@ class Arm:
 
     def parsed(self) -> Settings:
         """The settings as the command parses them. Raises `UserError`."""
-        return _parse(self.command, self.words())
+        program, kind = COMMANDS[self.command]
+        parsed: Parsed[Any] = parse(kind, PRESETS, self.words(), program=program, description="", default="")
+        if self.command == STAGE_TWO:
+            parsed = resolve_defaults(parsed)
+        settings: Settings = parsed.settings
+        return settings
 
     def check(self, label: str) -> None:
         """Raises `UserError`, beginning with `label`, for settings that a study may not set or the command refuses."""
@@ -98,15 +103,6 @@ class Arm:
             self.parsed()
         except UserError as error:
             raise UserError(f"{label}: {error}") from error
-
-
-def _parse(command: str, words: Sequence[str]) -> Settings:
-    program, kind = COMMANDS[command]
-    parsed: Parsed[Any] = parse(kind, PRESETS, words, program=program, description="", default="")
-    if command == STAGE_TWO:
-        parsed = resolve_defaults(parsed)
-    settings: Settings = parsed.settings
-    return settings
 
 
 @cache
@@ -251,7 +247,7 @@ def read_study(name: str, model: str = "") -> Study:
 
 
 def _of_model(content: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
-    """A study's content with that of one of its models in place of it; of arms and of the paper's values by name."""
+    """A study's content with the keys of one of its models in place of its own; `arms` and `paper` are merged."""
     changed = {**content, "limits": "", "takes": "", **model}
     for key in ("arms", "paper"):
         changed[key] = {**content.get(key, {}), **model.get(key, {})}

@@ -22,7 +22,7 @@ from tasks.compare import differences, mean_text, summary
 from tasks.intervals import Interval
 from tasks.metrics import DESCRIPTIONS
 from tasks.runs import read_run
-from tasks.tables import MISSING, Table, between, number, numbers
+from tasks.tables import MISSING, Table, interval_text, number
 
 _LOWER_IS_BETTER = ("frozen_loss", "last_epoch_loss", "alignment", "uniformity")
 _NOTE = (
@@ -356,16 +356,15 @@ def table_of_arms(study: Study, rows: pd.DataFrame, score: Score, before: Mappin
     lines = []
     for _, row in rows.iterrows():
         arm = row["group"]
-        row_ends = row[["row_low", "row_high"]].set_axis(["low", "high"])
         lines.append(
             {
                 "arm": f"{arm} (baseline)" if arm == study.baseline else arm,
                 "step": row["step"],
                 "seeds": str(row["seeds"]),
                 "mean": mean_text(row, **score.format) + (" ●" if row["best"] else ""),
-                "difference": numbers([row["difference"]], **score.format, sign=True)[0],
-                "95%, over seeds": between(row.to_frame().T, **score.format, sign=True)[0],
-                "95%, over rows": between(row_ends.to_frame().T, **score.format, sign=True)[0],
+                "difference": number(row["difference"], **score.format, sign=True),
+                "95%, over seeds": interval_text(row["low"], row["high"], **score.format, sign=True),
+                "95%, over rows": interval_text(row["row_low"], row["row_high"], **score.format, sign=True),
                 "paper": printed_value(study, arm, score.name),
             }
         )

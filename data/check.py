@@ -103,7 +103,7 @@ def read_senteval(data: Path, base: Path) -> Iterator[CheckedFile]:
     for name, (kind, files_of_split) in senteval.CLASSIFICATION.items():
         for split, files in files_of_split.items():
             paths = [base / file for file in files]
-            if not all(path.is_file() for path in paths) or kind == "nli":  # SICK-E has the rows of SICK
+            if not all(path.is_file() for path in paths):
                 continue
             if kind == "polarity":
                 both = f"{relative(paths[0], data)} + {paths[1].suffix}"

@@ -59,7 +59,7 @@ class TrainedRun:
             return pd.DataFrame({"prediction": self.predictor.predict(task, inputs)}, index)
         probabilities = self.predictor.predict_proba(task, inputs)
         table = pd.DataFrame(probabilities, index, [f"p({name})" for name in head.classes])
-        table.insert(0, "prediction", [head.classes[index] for index in probabilities.argmax(1)])
+        table.insert(0, "prediction", [head.classes[best] for best in probabilities.argmax(1)])
         return table
 
 

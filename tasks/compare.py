@@ -25,7 +25,7 @@ from tasks.intervals import RESAMPLES, Interval, interval
 from tasks.metrics import DEV_NORM
 from tasks.record import PredictedRows, TaskScores
 from tasks.runs import Run, read_run
-from tasks.tables import MISSING, Table, between, number, wide
+from tasks.tables import MISSING, Table, interval_text, number, wide
 
 TasksScores = Mapping[str, TaskScores]
 """Task name -> dev scores, in the order of the tasks."""
@@ -205,22 +205,21 @@ def summary(frame: pd.DataFrame, baseline: str) -> pd.DataFrame:
 
 def _difference_over_seeds(values: pd.DataFrame, base: pd.DataFrame) -> dict[str, float]:
     difference = values["value"].mean() - base["value"].mean()
-    row = {"difference": difference, "pairs": 0}
+    pairs = 0
+    half = np.nan
     without_seeds = values["seed"].isna().any() or base["seed"].isna().any()
     if without_seeds or set(values["seed"]) == set(base["seed"]):
         if without_seeds:
             # a single value, which is subtracted from that of every seed
-            gaps = np.atleast_1d(values["value"].to_numpy() - base["value"].to_numpy())
+            gaps = values["value"].to_numpy() - base["value"].to_numpy()
         else:
             gaps = (values.set_index("seed")["value"] - base.set_index("seed")["value"]).to_numpy()
-        row["pairs"] = len(gaps)
-        if len(gaps) > 1:
-            half = stats.t.ppf(0.975, len(gaps) - 1) * stats.sem(gaps)
-            row |= {"low": difference - half, "high": difference + half}
+        pairs = len(gaps)
+        if pairs > 1:
+            half = stats.t.ppf(0.975, pairs - 1) * stats.sem(gaps)
     elif len(values) > 1 and len(base) > 1:
         half = _welch_half_width(values["value"].to_numpy(), base["value"].to_numpy())
-        row |= {"low": difference - half, "high": difference + half}
-    return row
+    return {"difference": difference, "pairs": pairs, "low": difference - half, "high": difference + half}
 
 
 def _welch_half_width(first: np.ndarray, second: np.ndarray) -> float:
@@ -253,7 +252,7 @@ def group_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """
     groups: list[tuple[dict[str, Any], list[Run]]] = []
     for run in runs:
-        identity = _settings(run)
+        identity = _identity(run)
         start_names_seed = False
         for name in _SOURCES:
             # stage two of each seed may start from stage one of the same seed
@@ -290,7 +289,7 @@ def _labels(run: Run) -> set[str]:
     return {task.label for task in run.tasks.values()}
 
 
-def _settings(run: Run) -> dict[str, Any]:
+def _identity(run: Run) -> dict[str, Any]:
     """The settings and data hashes that a run is identified by, without the seed and the hashes of its start."""
     settings = {}
     for name, value in run.manifest["settings"].items():
@@ -344,7 +343,7 @@ def run_table(frame: pd.DataFrame) -> Table:
 
 def setting_table(groups: Mapping[str, Sequence[Run]]) -> Table:
     """A row for each setting that differs between the groups, and a column for each group."""
-    by_group = {name: _settings(runs[0]) for name, runs in groups.items()}
+    by_group = {name: _identity(runs[0]) for name, runs in groups.items()}
     names: dict[str, None] = {}  # a set in order of appearance
     for settings in by_group.values():
         names |= dict.fromkeys(settings)
@@ -366,7 +365,7 @@ def setting_table(groups: Mapping[str, Sequence[Run]]) -> Table:
     return Table("Settings that differ", pd.DataFrame(rows), left=len(groups) + 1)
 
 
-def difference_table(groups: Mapping[str, Sequence[Run]], summary: pd.DataFrame, resamples: int = RESAMPLES) -> Table:
+def difference_table(groups: Mapping[str, Sequence[Run]], summary: pd.DataFrame, resamples: int) -> Table:
     """The difference of each other group's means to the first's, with intervals over seeds and over dev rows."""
     baseline, *compared = groups
     first = groups[baseline]
@@ -379,26 +378,28 @@ def difference_table(groups: Mapping[str, Sequence[Run]], summary: pd.DataFrame,
             # means over different scores
             compared_metrics = compared_metrics[compared_metrics["metric"] != DEV_NORM]
         for _, row in compared_metrics.iterrows():
-            difference = over_rows.get(row["metric"])
             pairing = MISSING
             if row["pairs"] > 1:
                 pairing = "paired"
             elif not np.isnan(row["low"]):
                 pairing = "unpaired"
+            over_dev_rows = MISSING
+            count = MISSING
+            difference = over_rows.get(row["metric"])
+            if difference is not None and difference.interval is not None:
+                over_dev_rows = difference.interval.text(sign=True)
+                count = f"{difference.rows:,}"
             rows.append(
                 {
                     "run": group,
                     "metric": row["metric"],
                     "difference": number(row["difference"], 4, sign=True),
-                    "95%, over seeds": between(row.to_frame().T, 4, sign=True)[0],
+                    "95%, over seeds": interval_text(row["low"], row["high"], 4, sign=True),
                     "pairing": pairing,
-                    "95%, over rows": MISSING,
-                    "rows": MISSING,
+                    "95%, over rows": over_dev_rows,
+                    "rows": count,
                 }
             )
-            if difference is not None and difference.interval is not None:
-                rows[-1]["95%, over rows"] = difference.interval.text(4, sign=True)
-                rows[-1]["rows"] = f"{difference.rows:,}"
         notes += _left_out(baseline, first, group, groups[group], over_rows)
     if not rows:
         return Table(f"Differences to {baseline}", pd.DataFrame(), tuple(notes))

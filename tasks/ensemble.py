@@ -121,7 +121,7 @@ def table(content: Mapping[str, Any]) -> Table:
         for report in result["tasks"].values():
             row[report["title"]] = number(report["score"], 4, missing="undefined")
         row[metrics.DEV_NORM] = number(result["dev_norm"], 4)
-        row[f"{metrics.DEV_NORM}, 95%"] = result["interval"].text(4) if result["interval"] else MISSING
+        row[f"{metrics.DEV_NORM}, 95%"] = result["interval"].text() if result["interval"] else MISSING
         rows.append(row)
     return Table("Dev scores", pd.DataFrame(rows), left=2)
 
@@ -134,7 +134,7 @@ def differences(ensemble: Member, members: Sequence[Member]) -> Table:
         row = {"run": member.name}
         for difference in compare.differences([member.dev_scores], [ensemble.dev_scores]):
             interval = difference.interval
-            text = MISSING if interval is None else interval.text(4, sign=True)
+            text = MISSING if interval is None else interval.text(sign=True)
             row[titles.get(difference.name, difference.name)] = f"{number(difference.value, 4, sign=True)} {text}"
         rows.append(row)
     note = f"Intervals hold the middle 95% of {RESAMPLES:,} paired bootstrap resamples of the dev rows."

@@ -46,7 +46,7 @@ class Examples:
         tokens = self.cache.token_counts().sum(1)
         return np.minimum(tokens + self.cache.num_texts + 1, self.max_length)
 
-    def truncated(self, form: str = "bi") -> tuple[int, int]:
+    def truncated(self, form: str) -> tuple[int, int]:
         """Number of inputs longer than `max_length`, and number of inputs.
 
         An input of the form `bi` is a text by itself, of the other forms a whole row.

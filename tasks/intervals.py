@@ -12,7 +12,7 @@ from scipy import stats
 
 from minbert.seeds import numpy_generator
 from tasks.metrics import CORRELATIONS, macro_f1
-from tasks.tables import number
+from tasks.tables import interval_text
 
 RESAMPLES = 2000
 METRICS = ("accuracy", "macro-F1", *CORRELATIONS)
@@ -26,9 +26,9 @@ class Interval(NamedTuple):
     low: float
     high: float
 
-    def text(self, digits: int = 3, *, sign: bool = False) -> str:
-        """Both ends, [low, high]."""
-        return f"[{number(self.low, digits, sign=sign)}, {number(self.high, digits, sign=sign)}]"
+    def text(self, *, sign: bool = False) -> str:
+        """Both ends with four digits, [low, high]."""
+        return interval_text(self.low, self.high, 4, sign=sign)
 
 
 def interval(samples: np.ndarray) -> Interval | None:
@@ -58,7 +58,7 @@ def resampled(
 
 
 def bootstrap(
-    metric: str, predicted: np.ndarray, gold: np.ndarray, name: str, *, seed: int = 0, resamples: int = RESAMPLES
+    metric: str, predicted: np.ndarray, gold: np.ndarray, name: str, *, seed: int = 0, resamples: int
 ) -> np.ndarray:
     """One of METRICS for S systems on R resamples of the rows: predicted [S, N] and gold [N] to [S, R]."""
 
@@ -68,7 +68,7 @@ def bootstrap(
     return resampled(statistic, len(gold), "bootstrap", name, seed=seed, resamples=resamples)
 
 
-def mean_samples(values: np.ndarray, *purpose: str, seed: int = 0, resamples: int = RESAMPLES) -> np.ndarray:
+def mean_samples(values: np.ndarray, *purpose: str, seed: int, resamples: int) -> np.ndarray:
     """Means over resampled rows, [N] to [R], drawn by the counter (seed, *purpose); empty if there are no rows."""
     if not len(values):
         return np.empty(0)

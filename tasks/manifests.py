@@ -29,7 +29,7 @@ def fine_tuned(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return manifest, scores
 
 
-def recorded_file(run: Path, task: str, split: str, data: Path | None = None) -> Path:
+def recorded_file(run: Path, task: str, split: str, data: Path | None) -> Path:
     """The file that a run read for a task and a split.
 
     It is the file of the recorded name in `data/course` or `data`, or else the recorded one. Raises `UserError` if

@@ -56,7 +56,7 @@ class MultitaskModel(nn.Module):
         self.vectors = GraphedVectors(encoder, pooler)
         self.sentence_encoder = None
         self.sentence_vectors = None
-        if any(task.num_texts == 2 and task.pairs == "joint" for task in tasks):
+        if any(task.pairs == "joint" for task in tasks):
             self.sentence_encoder = (sentence_encoder or deepcopy(encoder)).requires_grad_(False)
             self.sentence_vectors = GraphedVectors(self.sentence_encoder, "mean")
         self.tasks = {task.name: task for task in tasks}
@@ -81,7 +81,7 @@ class MultitaskModel(nn.Module):
         """
         spec = self.tasks[task]
         sentences = None
-        if spec.num_texts == 2 and spec.pairs == "joint":
+        if spec.pairs == "joint":
             # B sequences of pairs, then the 2B sentences of both sides
             ragged, sentences = ragged.split(len(ragged) // 3)
         # a frozen encoder keeps no activations for a backward pass
@@ -209,10 +209,11 @@ def take_heads(model: MultitaskModel, settings: MultitaskSettings) -> tuple[dict
     if not settings.encoder.from_run:
         return None, {}
     run = expand_user(settings.encoder.from_run)
-    step = read_json_object(run / "scores.json")["step"]
+    scores = read_json_object(run / "scores.json")
+    step = scores["step"]
+    recorded = scores["tasks"]
     file = checkpoint.folder_of(run / "checkpoints", step) / "model.safetensors"
     tensors = load_safetensors(file)
-    recorded = read_json_object(run / "scores.json")["tasks"]
     prefixes = []
     # a run of single texts alone has none; this one then reads pairs with a copy of its encoder
     has_sentence_encoder = any(name.startswith("sentence_encoder.") for name in tensors)

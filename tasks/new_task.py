@@ -7,7 +7,7 @@ from pathlib import Path
 
 from minbert.errors import UserError, format_count, format_list
 from minbert.files import require_file, write_atomic
-from tasks.definitions import READER_KINDS, can_be_classes, can_name_task
+from tasks.definitions import READER_KINDS, can_be_classes, can_name_task, text_keys
 from tasks.readers.formats import cell, read_records
 from tasks.readers.kinds import find_columns, is_number
 from tasks.readers.rows import SPLIT_NAMES, SPLITS, is_of_split
@@ -79,8 +79,7 @@ def write_task(source: Path) -> Path:
             lines.append(f"{split} = {_quoted(str(files[split]))}")
         elif split == "dev" and "split" not in columns:
             lines.append("# without dev, every tenth training row is a dev row")
-    keys = ("text",) if len(texts) == 1 else ("text1", "text2")
-    lines += [f"{key} = {_quoted(column)}" for key, column in zip(keys, texts, strict=True)]
+    lines += [f"{key} = {_quoted(column)}" for key, column in zip(text_keys(kind), texts, strict=True)]
     lines.append(f"label = {_quoted(label)}")
     if kind == "similarity":
         lines.append(f"scale = {list(_scale([float(text) for text in labels]))}")

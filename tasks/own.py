@@ -42,7 +42,7 @@ class OwnTask(PairTask):
     def __init__(self, definition: Definition, pairs: str = "cross") -> None:
         self.kind = READER_KINDS[definition.kind]
         self.num_texts = len(definition.texts)
-        super().__init__(pairs if self.num_texts == 2 else "cross")
+        super().__init__(pairs)
         self.definition = definition
         self.name = definition.name
         self.title = definition.title
@@ -162,8 +162,10 @@ class OwnTask(PairTask):
         label_column = self.definition.label
         has_labels = label_column in names
         needed = [*self.definition.texts]
+        parse = self._label_or_nan
         if split in ("train", "dev"):
             needed.append(label_column)
+            parse = self.parse_label
         if split and self.definition.id:
             needed.append(self.definition.id)
         for column in needed:
@@ -179,13 +181,7 @@ class OwnTask(PairTask):
             text = cell(path, line, record, label_column).strip() if has_labels else ""
             label = math.nan
             if text:
-                label = read_label(
-                    path,
-                    line,
-                    label_column,
-                    text,
-                    self.parse_label if split in ("train", "dev") else self._label_or_nan,
-                )
+                label = read_label(path, line, label_column, text, parse)
             elif wanted == "train":
                 data.skip(line, f"{label_column}: empty")
                 continue
@@ -211,7 +207,7 @@ class OwnTask(PairTask):
         return value
 
     def _split_in_file(self, split: str) -> str:
-        """The split of a file whose rows those of a split are: drawn dev rows are training rows of the file."""
+        """The split that the file gives to the rows of a split: drawn dev rows are training rows there."""
         return "train" if split == "dev" and self.definition.draws_dev else split
 
     def _records(self, path: Path) -> tuple[list[str], Iterable[tuple[int, Record]]]:
@@ -230,7 +226,7 @@ class OwnTask(PairTask):
             return math.nan
 
     def _id(self, path: Path, line: int, record: Record, split: str) -> str:
-        """The id of a row of a split; without such a column, and in a file to predict, the line: its ids may repeat."""
+        """The id of a row; its line if the task has no column of ids, or in a file to predict, whose ids may repeat."""
         if not split or not self.definition.id:
             return str(line)
         return cell(path, line, record, self.definition.id).strip()

@@ -111,19 +111,16 @@ def _dev_pair_scores(
 ) -> dict[str, TaskScores]:
     """Stage one's Spearman's rho on the dev pairs, and on each of their sets if there are several."""
     entries = manifests.data_entries(manifest)
-    whole = entries.pop("sts_dev")
     if "sts_dev_spearman" not in changes:  # a run without scored pairs
         return {}
-    sets = {}
+    sets = []
     for name, entry in entries.items():
         if name.startswith("sts_dev "):
-            sets[name.removeprefix("sts_dev ")] = entry
-    title = "similarity"
-    if sets:
-        title = f"similarity, mean of {len(sets)} sets"
-    titles = {"sts": title} | {record.file_name(name): name for name in sets}
+            dev_set = name.removeprefix("sts_dev ")
+            sets.append((record.file_name(dev_set), dev_set, entry))
+    all_pairs = f"similarity, mean of {len(sets)} sets" if sets else "similarity"
     tasks = {}
-    for (key, title), entry in zip(titles.items(), [whole, *sets.values()], strict=True):
+    for key, title, entry in [("sts", all_pairs, entries["sts_dev"]), *sets]:
         rows = dev_rows.get(key)
         if rows is not None:
             count = len(rows.labelled())

@@ -38,7 +38,7 @@ def find_splits(tasks: Sequence[Task], settings: MultitaskSettings, prediction_p
             # a flag such as --sst-train; a task of a user's own may have none
             path_in_flag = getattr(settings.files, f"{task.files.flag_prefix}_{split}", "")
             if split in task.paths:
-                path = require_file(task.paths[split])
+                path = task.paths[split]
             elif path_in_flag:
                 path = require_file(expand_user(path_in_flag), f"--{task.files.flag_prefix}-{split}")
             else:

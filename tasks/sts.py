@@ -29,7 +29,7 @@ class Similarity(PairTask):
     kind = "pair-score"
 
     def open(self, path: Path, split: str, tokenizer: Tokenizer, max_length: int) -> Examples:
-        """As of `Task`. Raises `UserError` for training scores on a scale from 0 to 1, as Hugging Face's stsb has."""
+        """As `Task.open`; raises `UserError` for training scores from 0 to 1 too, as Hugging Face's stsb has them."""
         examples = super().open(path, split, tokenizer, max_length)
         # r does not depend on the scale, so it matters in training alone
         if split == "train" and examples.labels.max() <= 1:

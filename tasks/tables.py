@@ -39,14 +39,17 @@ def numbers(values: Iterable[float], digits: int = 2, *, times: float = 1.0, sig
     return [number(value, digits, times=times, sign=sign) for value in values]
 
 
+def interval_text(low: float, high: float, digits: int = 2, *, times: float = 1.0, sign: bool = False) -> str:
+    """An interval as [low, high]; a dash where there is none."""
+    if math.isnan(low):
+        return MISSING
+    return f"[{', '.join(numbers((low, high), digits, times=times, sign=sign))}]"
+
+
 def between(frame: pd.DataFrame, digits: int = 2, *, times: float = 1.0, sign: bool = False) -> list[str]:
-    """The intervals of the columns `low` and `high` as [low, high]; a dash where there is none."""
-    lows = numbers(frame["low"], digits, times=times, sign=sign)
-    highs = numbers(frame["high"], digits, times=times, sign=sign)
-    intervals = []
-    for low, high in zip(lows, highs, strict=True):
-        intervals.append(MISSING if low == MISSING else f"[{low}, {high}]")
-    return intervals
+    """The intervals of the columns `low` and `high`, each as `interval_text` formats it."""
+    ends = zip(frame["low"], frame["high"], strict=True)
+    return [interval_text(low, high, digits, times=times, sign=sign) for low, high in ends]
 
 
 def duration(seconds: float) -> str:
@@ -109,19 +112,14 @@ class Table:
         """A pipe table under its title as a heading."""
         parts = [f"## {self.title}", ""]
         if len(self.rows):
-            parts += [self.pipes(), ""]
+            lines = [list(map(_escaped, cells)) for cells in self._lines()]
+            columns = len(self.rows.columns)
+            rules = [":---"] * self.left + ["---:"] * (columns - self.left)
+            lines.insert(1, rules[:columns])
+            parts += [f"| {' | '.join(line)} |" for line in lines]
+            parts.append("")
         parts += [f"{_escaped(note)}\n" for note in self.notes]
         return "\n".join(parts)
-
-    def pipes(self) -> str:
-        """The rows alone as a pipe table of Markdown."""
-        lines = []
-        for cells in self._lines():
-            lines.append([_escaped(cell) for cell in cells])
-        columns = len(self.rows.columns)
-        rules = [":---"] * self.left + ["---:"] * (columns - self.left)
-        lines.insert(1, rules[:columns])
-        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def class_table(title: str, per_class: Iterable[Mapping[str, Any]]) -> Table:

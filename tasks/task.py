@@ -100,7 +100,8 @@ class Task(ABC):
     prediction_ending: str = "csv"  # of the names of its prediction files
 
     def __init__(self, pairs: str = "cross") -> None:
-        self.pairs = pairs
+        # a single text has one form, whatever the flag says
+        self.pairs = pairs if self.num_texts == 2 else "cross"
 
     def open(self, path: Path, split: str, tokenizer: Tokenizer, max_length: int) -> Examples:
         """The examples of a file, tokenised once and cached.

@@ -10,7 +10,7 @@ function of (seed, row or step).
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -30,6 +30,16 @@ from tasks.augment import wordnet
 from tasks.augment.wordnet import Tagged
 from tasks.examples import Augmentation, E, Examples, unchanged
 from tasks.readers.table import read_lines
+
+KEEP = Path(__file__).with_name("keep.txt")
+"""Words that are neither replaced nor synonyms, one a line, unless `--synonyms-keep` names another list."""
+EXAMPLES_SHOWN = 6
+"""Replaceable words that a run shows at its start."""
+MOST_ADJECTIVES = 3
+"""Adjectives per sentence that method 3 replaces in the last epoch with `--synonyms-grow`."""
+
+Ids = dict[tuple[int, int], list[int]]
+"""(row, column) of a changed text -> its new token ids."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +74,6 @@ class SynonymSettings:
     def used(self) -> bool:
         """Whether texts are augmented with synonyms."""
         return self.synonyms != "none"
-
-
-KEEP = Path(__file__).with_name("keep.txt")
-"""Words that are neither replaced nor synonyms, one a line, unless `--synonyms-keep` names another list."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +150,7 @@ def synonym_augmentation(
     tagged = {}
     replacements: dict[str, str] = {}
     for name, examples in sets.items():
-        texts = list(texts_of(examples.cache))
+        texts = list(examples.cache.texts)
         tagged[name] = wordnet.tag(texts, words).only(kinds)
         replacements |= first_replacements(tagged[name], texts)
     replaceable = sum(len(of_set.spans) for of_set in tagged.values())
@@ -164,15 +170,6 @@ def first_replacements(tagged: Tagged, texts: Sequence[str]) -> dict[str, str]:
         if len(replacements) >= EXAMPLES_SHOWN:
             break
     return replacements
-
-
-EXAMPLES_SHOWN = 6
-"""Replaceable words that a run shows at its start."""
-MOST_ADJECTIVES = 3
-"""Adjectives per sentence that method 3 replaces in the last epoch with `--synonyms-grow`."""
-
-Ids = dict[tuple[int, int], list[int]]
-"""(row, column) of a changed text -> its new token ids."""
 
 
 @dataclass(frozen=True)
@@ -327,7 +324,7 @@ class Synonyms:
         p = self.settings.synonyms_p * (epoch / self.training.epochs)
         new_texts = {}
         lines = []
-        for number, text in enumerate(texts_of(cache)):
+        for number, text in enumerate(cache.texts):
             row, column = divmod(number, cache.num_texts)
             row_id = cache.row_id(row)
             changes = replace_words(self.tagged[name], number, text, p=p, seed=seed, row=row_id, column=column)
@@ -377,10 +374,3 @@ def _write_table(path: Path, columns: list[str], lines: list[Any]) -> None:
     table = pd.DataFrame(lines, columns=columns)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, table.to_csv(sep="\t", index=False, lineterminator="\n"))
-
-
-def texts_of(cache: TokenCache) -> Iterator[str]:
-    """All texts, row by row; within a row, column by column."""
-    for row in range(len(cache)):
-        for column in range(cache.num_texts):
-            yield cache.text(row, column)

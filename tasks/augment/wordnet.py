@@ -20,7 +20,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -214,9 +214,8 @@ class WordNet:
             if tag == "NNS":
                 stems.append(word)  # glasses, pants
         # a word may be a form of several lemmas: "saw" is one of "see" and one of "saw"
-        uses = {stem: self._uses(stem, part) for stem in stems}
-        lemmas = [stem for stem in stems if uses[stem] >= 0]
-        return max(lemmas, key=lambda stem: uses[stem], default=None)
+        lemmas = [stem for stem in stems if self._senses(stem, part)]
+        return max(lemmas, key=lambda lemma: self._uses(lemma, part), default=None)
 
     def _candidates(self, word: str, tag: str) -> tuple[str, ...]:
         """The synonyms of a word with this Penn tag, inflected like the word but not in its letter case; often empty.
@@ -255,11 +254,8 @@ class WordNet:
         return senses
 
     def _uses(self, lemma: str, part: str) -> int:
-        """Count of a lemma as a part of speech; -1 if WordNet does not have it."""
-        senses = self._senses(lemma, part)
-        if not senses:
-            return -1
-        return sum(count for count, _ in senses)
+        """Count of a lemma as a part of speech."""
+        return sum(count for count, _ in self._senses(lemma, part))
 
 
 def _replacements(lemma: str, synset: Any) -> list[str]:
@@ -361,17 +357,17 @@ def _others_can_write(path: Path) -> bool:
     return status.st_uid not in (os.geteuid(), 0) or bool(status.st_mode & 0o022)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Tagged:
     """The replaceable words of N texts. The spans of text i are `ends[i]` to `ends[i + 1]`.
 
     A span is (start, end, group); the first two are character offsets in the text.
     """
 
-    ends: np.ndarray = field(repr=False)  # int64 [N + 1]
-    spans: np.ndarray = field(repr=False)  # int32 [M, 3]
-    kinds: np.ndarray = field(repr=False)  # uint8 [M]: 0 noun, 1 adjective, 2 verb, 3 adverb
-    candidates: tuple[tuple[str, ...], ...] = field(repr=False)  # [G]
+    ends: np.ndarray  # int64 [N + 1]
+    spans: np.ndarray  # int32 [M, 3]
+    kinds: np.ndarray  # uint8 [M]: 0 noun, 1 adjective, 2 verb, 3 adverb
+    candidates: tuple[tuple[str, ...], ...]  # [G]
 
     def only(self, kinds: str) -> "Tagged":
         """The same texts with the spans of some kinds only, letters of `navr`."""
@@ -403,6 +399,8 @@ def _tag(texts: Sequence[str], wordnet: WordNet) -> tuple[dict[str, np.ndarray],
     tags_of = tagger(wordnet.folder)
     groups: dict[tuple[str, ...], int] = {}
 
+    # NLI premises are repeated
+    @cache
     def spans_of(text: str) -> list[tuple[int, int, int, int]]:
         """(start, end, group, kind) of each replaceable word."""
         spans = []
@@ -416,13 +414,10 @@ def _tag(texts: Sequence[str], wordnet: WordNet) -> tuple[dict[str, np.ndarray],
                 spans.append((start, end, group, _ORDER.index(PARTS[name])))
         return spans
 
-    spans_by_text: dict[str, list[tuple[int, int, int, int]]] = {}  # NLI premises are repeated
     spans = []
     ends = [0]
     for text in texts:
-        if text not in spans_by_text:
-            spans_by_text[text] = spans_of(text)
-        spans += spans_by_text[text]
+        spans += spans_of(text)
         ends.append(len(spans))
     table = np.array(spans, dtype=np.int32).reshape(-1, 4)
     arrays = {"ends": np.array(ends), "spans": table[:, :3], "kinds": table[:, 3].astype(np.uint8)}

@@ -28,7 +28,7 @@ from minbert.precision import autocast
 from minbert.ragged import Ragged
 from minbert.train.cli import Parser, require_writable, say
 from tasks.contrastive.evaluation import unit
-from tasks.intervals import interval, verdict
+from tasks.intervals import Interval, interval, verdict
 from tasks.manifests import are_minilm, data_files, manifests_behind
 from tasks.tables import Table, between, numbers, records
 
@@ -277,10 +277,8 @@ def averages(scores: Sequence[Score], measure: str) -> list[Score]:
 
 def bounds(samples: np.ndarray) -> dict[str, float]:
     """The ends `low` and `high` of the interval of bootstrap samples [R], NaN if there is none."""
-    ends = interval(samples)
-    if ends is None:
-        return {"low": math.nan, "high": math.nan}
-    return {"low": ends.low, "high": ends.high}
+    ends = interval(samples) or Interval(math.nan, math.nan)
+    return ends._asdict()
 
 
 def frame_of(scores: Iterable[Score], measure: str = "") -> pd.DataFrame:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from scipy import stats
 from torch import Tensor
 
 from minbert import pooling
@@ -162,10 +163,7 @@ def frequency_ranks(encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
     for ids_of_text in encoder.tokenizer.encode(texts):
         ids.extend(ids_of_text)
     frequency = np.bincount(ids, minlength=encoder.model.config.vocab_size)
-    by_frequency = np.argsort(-frequency, kind="stable")
-    ranks = np.empty_like(by_frequency)
-    ranks[by_frequency] = np.arange(len(ranks))
-    return ranks
+    return stats.rankdata(-frequency, method="ordinal") - 1
 
 
 def mean_without(rank: Tensor, removed: int, layers: Sequence[int]) -> Pool:

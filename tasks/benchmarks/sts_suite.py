@@ -167,15 +167,11 @@ def score_tables(scores: Sequence[Score], encoders: Sequence[NamedEncoder], note
         rows = wide(subsets.rename(columns={"set": "subset"}), ["subset"], "label", times=100)
         tables.append(Table("Subsets, Spearman's rho × 100", rows))
     for encoder in encoders:
-        values = {}
-        for score in scores:
-            if score.encoder == encoder:
-                values[score.measure, score.set] = score.value
-        rhos = common.frame_of((score for score in scores if score.encoder == encoder), "spearman")
-        by_set = {}
-        for measure in ("pearson", MEAN, WEIGHTED_MEAN):
-            # a set without subsets has no mean over them
-            by_set[measure] = [values.get((measure, name), np.nan) for name in rhos["set"]]
+        frame = common.frame_of(score for score in scores if score.encoder == encoder)
+        rhos = frame[frame["measure"] == "spearman"]
+        # a set without subsets has no mean over them
+        by_set = frame.pivot(index="set", columns="measure", values="value")
+        by_set = by_set.reindex(index=rhos["set"], columns=["pearson", MEAN, WEIGHTED_MEAN])
         columns = {
             "set": rhos["set"],
             "pairs": numbers(rhos["rows"], 0),

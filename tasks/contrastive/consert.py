@@ -26,10 +26,10 @@ from tasks.contrastive.curriculum import shuffled_plan
 from tasks.contrastive.data import find_dev_pairs, with_dev_pairs
 from tasks.contrastive.fit import fit_and_save
 from tasks.contrastive.pairs import NliFileSettings, find_pairs, read_pairs
-from tasks.contrastive.settings import RUN_DIR, EncoderSettings, InBatchTrainingSettings, RunSettings, StageOneSettings
+from tasks.contrastive.settings import RUN_HELP, EncoderSettings, InBatchTrainingSettings, RunSettings, StageOneSettings
 from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep, Inputs, Metrics
 from tasks.contrastive.unique_batches import sentence_numbers
-from tasks.contrastive.views import Adversarial, Streams, View, adversarial, apply, parse_views
+from tasks.contrastive.views import Adversarial, Streams, View, apply, parse_views
 from tasks.examples import Examples
 from tasks.presets import PRESETS
 from tasks.readers.kinds import NLI_CLASSES
@@ -71,9 +71,9 @@ class LossSettings:
 
 @dataclass(frozen=True)
 class ConsertRunSettings(RunSettings):
-    """The settings of every command, with a folder of its own: stage two looks for its encoder in CBCL's."""
+    """The run settings with another default folder, since stage two starts from the encoder in CBCL's."""
 
-    run_dir: str = flag("runs/consert", RUN_DIR, metavar="DIR")
+    run_dir: str = flag("runs/consert", RUN_HELP, metavar="DIR")
 
 
 @dataclass(frozen=True)
@@ -102,16 +102,15 @@ class ConsertSettings(StageOneSettings):
                 raise UserError(f"{flag_name(name)} does not belong to --objective {objective}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ViewInputs(Inputs):
     """Sentences with their random streams, and the perturbation of the adversarial view, [T, D], if there is one."""
 
-    streams: Streams | None = None
+    streams: Streams
     perturbation: Tensor | None = None
 
     def part(self, indices: slice) -> Self:
         """Some of the sentences, with their streams and their tokens' perturbation."""
-        assert self.streams is not None
         part = super().part(indices)
         perturbation = self.perturbation
         if perturbation is not None:
@@ -150,7 +149,7 @@ class ViewsTrainStep(ContrastiveTrainStep):
 
     def vectors(self, model: ContrastiveModel, inputs: Inputs, context: StepContext) -> Tensor:
         """The vectors of sentences under their views: [sentences, D]."""
-        assert isinstance(inputs, ViewInputs) and inputs.streams is not None
+        assert isinstance(inputs, ViewInputs)
         ragged = inputs.ragged().to(context.device)
         views = self.loss_settings.parsed()
         states = apply(model.encoder, ragged, views, inputs.streams, perturbation=inputs.perturbation)
@@ -241,7 +240,7 @@ class JointTrainStep(ViewsTrainStep, nli.SoftmaxTrainStep):
         parts = []
         for view in views:
             if isinstance(view, Adversarial):
-                parts.append(adversarial(gradient, ragged, view.rate, protect_special=view.protect_special))
+                parts.append(view.perturbation(gradient, ragged))
             else:
                 parts.append(torch.zeros_like(x))
         return torch.cat(parts).detach()
@@ -310,7 +309,6 @@ def train(run: OpenRun[ConsertSettings]) -> None:
         steps,
         data,
         rows=rows,
-        noun="pairs" if joint else "texts",
         loss=options.loss.objective,
         chance=chance_loss(options.loss, min(training.batch_size, len(rows))),
     )

@@ -102,6 +102,7 @@ class Data:
     train: Examples
     dev: DevSets
     entry: dict[str, Any]
+    noun: str  # what the training rows are called, such as "triplets"
 
     @property
     def inputs(self) -> InputFiles:
@@ -152,7 +153,7 @@ def with_dev_pairs(
         source = str(examples.cache.source)
         check_vocabulary(source, examples.cache, encoder.tokenizer, allow=options.data.allow_unknown)
     warn_about_rows(train, pairs, entry, form)
-    return Data(train, pairs, {"train": entry, "sts_dev": pairs.manifest_entry()})
+    return Data(train, pairs, {"train": entry, "sts_dev": pairs.manifest_entry()}, noun)
 
 
 def comes_from_test_texts(source: str) -> bool:

@@ -23,7 +23,7 @@ from tasks.contrastive.settings import TrainingSettings
 from tasks.examples import Examples
 from tasks.record import file_name
 
-NAME = "sts_dev_spearman"
+DEV_SPEARMAN = "sts_dev_spearman"
 """The score that selects the best encoder, among the metrics of an evaluation."""
 TRIPLETS_EVALUATED = 2000
 """Training triplets of an evaluation: their accuracy is good to about a point, and an evaluation stays short."""
@@ -45,7 +45,7 @@ class EvaluationResult:
     @property
     def score(self) -> float | None:
         """The score to maximise; None without scored pairs."""
-        return self.metrics.get(NAME)
+        return self.metrics.get(DEV_SPEARMAN)
 
 
 class Evaluation:
@@ -195,10 +195,10 @@ def _correlations(cosines: Mapping[str, np.ndarray], dev: Mapping[str, Examples]
     """Spearman's rho over the pairs of each dev set, of several sets after their mean."""
     rhos = {name: metrics.spearman(cosines[name], examples.labels) for name, examples in dev.items()}
     defined = [rho for rho in rhos.values() if rho is not None]
-    correlations: dict[str, float | None] = {NAME: None}
+    correlations: dict[str, float | None] = {DEV_SPEARMAN: None}
     # a mean over fewer sets could not be compared with those of other evaluations
     if len(defined) == len(rhos):
-        correlations[NAME] = sum(defined) / len(defined)
+        correlations[DEV_SPEARMAN] = sum(defined) / len(defined)
     if len(rhos) > 1:
         for name, rho in rhos.items():
             correlations[f"{file_name(name)}_dev_spearman"] = rho
@@ -213,7 +213,7 @@ def describe_failure(before: EvaluationResult, after: EvaluationResult, state: L
             f"training did not help: by {metric} no evaluation was better than before training, so the encoder folder "
             f"holds the encoder that the run started from"
         )
-    if NAME not in after.metrics:
+    if DEV_SPEARMAN not in after.metrics:
         return "without scored pairs it is not known whether training helped"
     if after.score is None or before.score is None:
         return f"{metric} is undefined, so it cannot say whether training helped"
@@ -239,15 +239,16 @@ def last_epoch_loss(rows: Iterable[Mapping[str, Any]], plan: Plan) -> float | No
         return None
     epoch = train[-1]["epoch"] - 1
     sizes = [len(examples) for _, examples in plan.build(epoch)]
-    first = plan.ends[epoch] - plan.lengths[epoch]
-    begin = first
+    steps_before = plan.ends[epoch] - plan.lengths[epoch]
+    begin = 0
     total = 0.0
     for row in train:
         if row["epoch"] == epoch + 1:
             # a row's mean counts by its examples: the batches of an epoch may differ in size
-            total += row["nli/loss"] * sum(sizes[begin - first : row["step"] - first])
-            begin = row["step"]
-    return total / sum(sizes[: begin - first])
+            end = row["step"] - steps_before
+            total += row["nli/loss"] * sum(sizes[begin:end])
+            begin = end
+    return total / sum(sizes[:begin])
 
 
 def as_text(values: Mapping[str, float | None]) -> str:

@@ -43,7 +43,6 @@ def fit_and_save(
     data: Data,
     *,
     rows: np.ndarray,
-    noun: str,
     loss: str,
     chance: float | None,
     triplets: Examples | None = None,
@@ -52,7 +51,7 @@ def fit_and_save(
 ) -> None:
     """Train a model over the plan's steps, and save the encoder, its scores and the page of the run.
 
-    rows: int64 [n], those of `data.train` that are trained on; noun: what they are called, such as "triplets".
+    rows: int64 [n], those of `data.train` that are trained on.
     loss: the name of the loss; chance: its value for a random guess, None where there is none.
     triplets: the training rows, if evaluations cover them too.
     next_flags: flags of stage two that follow from this run.
@@ -63,7 +62,7 @@ def fit_and_save(
     # say what is trained on, and by what it is judged
     kept = "of the last step" if training.keep == LAST else f"that is best by {training.metric}"
     distributed.say(f"evaluated on {data.dev.description}; the encoder {kept} is kept")
-    batch = format_count(min(training.batch_size, len(rows)), noun)
+    batch = format_count(min(training.batch_size, len(rows)), data.noun)
     by_chance = f"; a guess has a loss of {chance:.3f}" if chance else ""
     distributed.say(
         f"{format_count(steps.total, 'steps')} of {batch}, {loss}{by_chance}; {run.describe(initial.model)}"

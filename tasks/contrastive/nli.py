@@ -27,7 +27,7 @@ from tasks.contrastive.curriculum import shuffled_plan
 from tasks.contrastive.data import find_dev_pairs, with_dev_pairs
 from tasks.contrastive.fit import fit_and_save
 from tasks.contrastive.pairs import PhraseFileSettings, find_pairs, find_phrases, read_pairs
-from tasks.contrastive.settings import RUN_DIR, EncoderSettings, RunSettings, StageOneSettings, TrainingSettings
+from tasks.contrastive.settings import RUN_HELP, EncoderSettings, RunSettings, StageOneSettings, TrainingSettings
 from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep, Inputs, Metrics
 from tasks.examples import Examples
 from tasks.presets import PRESETS
@@ -46,9 +46,9 @@ class LossSettings:
 
 @dataclass(frozen=True)
 class NliRunSettings(RunSettings):
-    """The settings of every command, with a folder of its own: stage two looks for its encoder in CBCL's."""
+    """The run settings with another default folder, since stage two starts from the encoder in CBCL's."""
 
-    run_dir: str = flag("runs/nli", RUN_DIR, metavar="DIR")
+    run_dir: str = flag("runs/nli", RUN_HELP, metavar="DIR")
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,6 @@ def train(run: OpenRun[NliSettings]) -> None:
         steps,
         data,
         rows=rows,
-        noun="pairs",
         loss=options.loss.objective,
         chance=None if phrases else math.log(classes),  # with phrases it depends on how many a batch has
         next_flags=next_flags,

@@ -82,15 +82,15 @@ def read_pairs(pairs: list[Path], phrases: list[Path], data: str, encoder: Initi
 
     # lazy, as a cache hit reads nothing
     def rows() -> Iterator[Row | Issue | ReaderReport]:
-        files = [open_as(path, "nli", "train") for path in pairs]
-        opened = [file.rows_and_issues() for file in files]
+        opened = [open_as(path, "nli", "train") for path in pairs]
+        sources = [file.rows_and_issues() for file in opened]
         for path in phrases:
             texts = open_as(path, "single", "train", classes=len(POLARITIES))
-            files.append(texts)
-            opened.append(list(_as_pairs(texts.rows_and_issues(), evaluated)))
-        yield {"other_splits": sum(file.other_splits for file in files)}
-        for file_rows, prefix in zip(opened, prefixes, strict=True):
-            for row in file_rows:
+            opened.append(texts)
+            sources.append(list(_as_pairs(texts.rows_and_issues(), evaluated)))
+        yield {"other_splits": sum(file.other_splits for file in opened)}
+        for source, prefix in zip(sources, prefixes, strict=True):
+            for row in source:
                 if isinstance(row, Issue):
                     yield replace(row, reason=f"{prefix} {row.reason}".strip())
                 else:

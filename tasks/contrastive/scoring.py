@@ -109,8 +109,5 @@ def cosines(vectors: np.ndarray, index: np.ndarray) -> np.ndarray:
     `index` [3 N] holds the rows of anchors, positives and negatives in `vectors` [M, D].
     """
     vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    triplets = index.reshape(-1, 3)
-    anchor = vectors[triplets[:, 0]]
-    positive = vectors[triplets[:, 1]]
-    negative = vectors[triplets[:, 2]]
+    anchor, positive, negative = vectors[index.reshape(-1, 3).T]
     return np.stack([(anchor * positive).sum(1), (anchor * negative).sum(1)])

@@ -10,7 +10,7 @@ from minbert.train.settings import DataSettings, Settings, flag, require_range
 from tasks.augment.synonyms import SynonymFileSettings, SynonymSettings
 from tasks.presets import CBCL_RUN
 
-RUN_DIR = "folder of the run: new, or empty, except with --resume"
+RUN_HELP = "folder of the run: new, or empty, except with --resume"
 NO_PAIRS = "none"
 """The value of `--sts-dev` without scored pairs."""
 
@@ -83,7 +83,7 @@ class FileSettings(SynonymFileSettings):
 class RunSettings(settings.RunSettings):
     """The run's folder, its checkpoints and its log."""
 
-    run_dir: str = flag(CBCL_RUN, RUN_DIR, metavar="DIR")
+    run_dir: str = flag(CBCL_RUN, RUN_HELP, metavar="DIR")
 
 
 class StageOneSettings(Settings):

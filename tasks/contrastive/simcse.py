@@ -24,7 +24,7 @@ from tasks.contrastive.curriculum import shuffled_plan
 from tasks.contrastive.data import find_dev_pairs, with_dev_pairs
 from tasks.contrastive.fit import fit_and_save
 from tasks.contrastive.settings import (
-    RUN_DIR,
+    RUN_HELP,
     EncoderSettings,
     FileSettings,
     InBatchTrainingSettings,
@@ -63,9 +63,9 @@ class LossSettings:
 
 @dataclass(frozen=True)
 class SimcseRunSettings(RunSettings):
-    """The settings of every command, with a folder of its own: stage two looks for its encoder in CBCL's."""
+    """The run settings with another default folder, since stage two starts from the encoder in CBCL's."""
 
-    run_dir: str = flag("runs/simcse", RUN_DIR, metavar="DIR")
+    run_dir: str = flag("runs/simcse", RUN_HELP, metavar="DIR")
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,6 @@ def train(run: OpenRun[SimcseSettings]) -> None:
         steps,
         data,
         rows=rows,
-        noun="texts",
         loss="simcse",
         chance=math.log(batch_size) * (1 + options.loss.eda_weight),
     )

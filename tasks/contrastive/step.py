@@ -73,14 +73,17 @@ class ContrastiveModel(nn.Module):
         width = encoder.config.hidden_size
         vectors, classes = classifier
         self.encoder = encoder
-        # a projection that is kept is the encoder's own pooling layer, trained anew; weights may have none
-        if projection == "kept" and encoder.pooler_dense is None:
-            encoder.pooler_dense = nn.Linear(width, width).to(encoder.device)
-        self.pooler = "pooler" if projection == "kept" else pooler
+        self.pooler = pooler
+        kept = None
+        if projection == "kept":
+            # the encoder's own pooling layer, trained anew; weights may have none
+            self.pooler = "pooler"
+            if encoder.pooler_dense is None:
+                encoder.pooler_dense = nn.Linear(width, width).to(encoder.device)
+            kept = encoder.pooler_dense
         self.graphed_vectors = GraphedVectors(encoder, self.pooler)
         self.projection = nn.Linear(width, width) if projection == "training" else None
         self.classifier = nn.Linear(vectors * width, classes) if classes else None
-        kept = encoder.pooler_dense if projection == "kept" else None
         for layer in (kept, self.projection, self.classifier):
             if layer is not None:
                 nn.init.normal_(layer.weight, std=encoder.config.initializer_range)

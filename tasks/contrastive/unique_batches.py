@@ -5,7 +5,7 @@ with its own positive in the other row.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
 import numpy as np
@@ -96,28 +96,24 @@ class _TextIndex:
         self.as_any: dict[int, Counter[int]] = defaultdict(Counter)
         for number, batch in enumerate(batches):
             for row in batch.tolist():
-                self.add(row, number)
+                for counts in self.counts_of(row):
+                    counts[number] += 1
 
-    def add(self, row: int, batch: int) -> None:
-        """Count a row of a batch."""
+    def counts_of(self, row: int) -> Iterator[Counter[int]]:
+        """The counts of a row's texts, each by batch."""
         for text in self.targets[row]:
-            self.as_target[text][batch] += 1
-            self.as_any[text][batch] += 1
+            yield self.as_target[text]
+            yield self.as_any[text]
         for text in self.negatives[row]:
-            self.as_any[text][batch] += 1
-
-    def remove(self, row: int, batch: int) -> None:
-        """Count a row of a batch no more."""
-        for text in self.targets[row]:
-            _decrement(self.as_target[text], batch)
-            _decrement(self.as_any[text], batch)
-        for text in self.negatives[row]:
-            _decrement(self.as_any[text], batch)
+            yield self.as_any[text]
 
     def move(self, row: int, source: int, target: int) -> None:
         """Count a row of one batch as a row of another."""
-        self.remove(row, source)
-        self.add(row, target)
+        for counts in self.counts_of(row):
+            counts[target] += 1
+            counts[source] -= 1
+            if not counts[source]:
+                del counts[source]
 
     def clashes(self, row: int, batch: int) -> bool:
         """Whether a row clashes with the rows of a batch that are counted."""
@@ -131,14 +127,10 @@ class _TextIndex:
         used = np.zeros(self.text_count, dtype=bool)
         used[self.columns[:2, rest]] = True
         used[0] = False
-        clashes = np.zeros(len(rows), dtype=bool)
-        for column in self.columns[2:]:
-            clashes |= used[column[rows]]
+        negatives_clash = used[self.columns[2:, rows]].any(0)
         used[self.columns[2:, rest]] = True
         used[0] = False
-        for column in self.columns[:2]:
-            clashes |= used[column[rows]]
-        return clashes
+        return negatives_clash | used[self.columns[:2, rows]].any(0)
 
     def clashes_with_all(self, row: int) -> bool:
         """Whether a row clashes with every batch because of one of its texts."""
@@ -158,9 +150,3 @@ class _TextIndex:
             else:
                 positions.append(position)
         return positions
-
-
-def _decrement(counts: Counter[int], batch: int) -> None:
-    counts[batch] -= 1
-    if not counts[batch]:
-        del counts[batch]

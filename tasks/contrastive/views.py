@@ -185,13 +185,29 @@ class Dropout(View):
 
 
 class Adversarial(View):
-    """The embedding plus a perturbation that `adversarial` makes; `rate` is its size.
+    """The embedding plus a `perturbation`; `rate` is its size.
 
     ConSERT's text names no size: the default is --noise_norm of the released main.py.
     """
 
     name = "adversarial"
     default = 1.0
+
+    def perturbation(self, gradient: Tensor, ragged: Ragged) -> Tensor:
+        """rate * g / |g| for each token's gradient g, 0 where g is 0. [T, D], no graph.
+
+        It is 0 too where g is not finite, after an overflow in fp16, and for a special token that is protected; the
+        released code and the paper perturb every token. `gradient` [T, D] is that of the supervised loss with regard to
+        the embedding layer's output.
+        """
+        rows = gradient.detach().float()
+        rows = rows.where(rows.isfinite().all(1, keepdim=True), 0.0)
+        largest = rows.abs().amax(1, keepdim=True)
+        rows = rows / largest.where(largest > 0, 1.0)  # the squares of a small gradient would vanish
+        norm = torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp_min(1.0)  # it is 0, or above
+        tokens, _ = self._tokens(ragged)
+        change = (self.rate * rows / norm).where(_rows(gradient, tokens), 0.0)
+        return change.to(gradient.dtype)
 
 
 KINDS: dict[str, type[View]] = {
@@ -267,26 +283,6 @@ def apply(
             piece = piece + perturbation.index_select(0, tokens)
         pieces.append(piece)
     return model.encode(torch.cat(pieces).index_select(0, back), viewed)
-
-
-def adversarial(gradient: Tensor, ragged: Ragged, eps: float, *, protect_special: bool = False) -> Tensor:
-    """Perturbation of the embeddings: eps * g / |g| for each token's gradient g, 0 where g is 0. [T, D], no graph.
-
-    It is 0 too where g is not finite, after an overflow in fp16.
-
-    `gradient` [T, D] is that of the supervised loss with regard to the embedding layer's output. `protect_special`
-    excludes the first and the last token of each sentence; the released code and the paper perturb every token.
-    """
-    rows = gradient.detach().float()
-    rows = rows.where(rows.isfinite().all(1, keepdim=True), 0.0)
-    largest = rows.abs().amax(1, keepdim=True)
-    rows = rows / largest.where(largest > 0, 1.0)  # the squares of a small gradient would vanish
-    change = eps * rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp_min(1.0)  # the norm is 0, or above
-    if protect_special:
-        ends = np.cumsum(ragged.lengths)
-        special = _on(np.concatenate([ends - ragged.lengths, ends - 1]), change)
-        change = change.index_fill(0, special, 0.0)
-    return change.to(gradient.dtype)
 
 
 def smallest(words: np.ndarray, count: int) -> np.ndarray:

@@ -41,16 +41,16 @@ _SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
 _OTHERS = re.compile(r"[\W_]+")  # all but letters and digits
 
 
-def open_as(path: Path, kind: str, split: str = "", *, classes: int | None = None, clean: bool = True) -> DataFile:
+def open_as(path: Path, kind: str, split: str = "", *, classes: int | None = None, original: bool = False) -> DataFile:
     """Read the rows of a file as one of `KINDS`.
 
     `split` is train, dev or test. It selects the rows of a file with a column `split`; a test file needs no labels. By
     default all rows are read, as training rows. `classes` is the number of classes; by default any for `single` and 2
-    for `pair-class`. Labels are classes from 0, scores from 0 to 5, or the index in `kinds.NLI_CLASSES`. If not
-    `clean`, the course's texts are read as they are written. Raises `UserError` for an invalid row, and if no reader
-    fits, with the names that a header may have.
+    for `pair-class`. Labels are classes from 0, scores from 0 to 5, or the index in `kinds.NLI_CLASSES`. `original`
+    texts are not preprocessed as the course does. Raises `UserError` for an invalid row, and if no reader fits, with
+    the names that a header may have.
     """
-    _, read = _first_fit(path, [Request(kind, split, classes, original=not clean)])
+    _, read = _first_fit(path, [Request(kind, split, classes, original=original)])
     return read()
 
 

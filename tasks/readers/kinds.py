@@ -203,7 +203,7 @@ def is_number(text: str) -> bool:
     return not math.isnan(parse_number(text))
 
 
-def parse_class(text: str, count: int | None = None) -> float:
+def parse_class(text: str, count: int | None) -> float:
     """A class from 0 to `count` - 1; without a count any whole number from 0."""
     value = parse_number(text)
     if count is None:
@@ -233,7 +233,7 @@ def parse_nli(text: str) -> float:
     raise UserError(f"{short_repr(text)} is not one of {', '.join(NLI_CLASSES)}")
 
 
-def label_parser(kind: str, column: str, classes: int | None = None) -> ParseLabel:
+def label_parser(kind: str, column: str, classes: int | None) -> ParseLabel:
     """How the label column of a kind of rows is read; `classes` is the number of classes, if it is known."""
     if column == "relatedness_score":  # SICK's
         return partial(parse_score, lowest=1)

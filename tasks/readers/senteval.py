@@ -37,7 +37,6 @@ CLASSIFICATION: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "SST2": ("single", {split: (f"SST/binary/sentiment-{split}",) for split in ("train", "dev", "test")}),
     "TREC": ("single", {"train": ("TREC/train_5500.label",), "test": ("TREC/TREC_10.label",)}),
     "MRPC": ("pair-class", {split: (f"MRPC/msr_paraphrase_{split}.txt",) for split in ("train", "test")}),
-    "SICK-E": ("nli", {split: (f"SICK/{name}",) for split, name in SICK.items()}),
 }
 """Name -> (kind of rows as for `open_as`, split -> its files); SentEval cross-validates the sets with a single split.
 
@@ -92,10 +91,10 @@ def scored(folder: Path, name: str, split: str = "test") -> dict[str, DataFile]:
 
 
 def classification(folder: Path, name: str) -> dict[str, DataFile]:
-    """Sentences (pairs for MRPC and SICK-E) with a class from 0, by split; `all` for sets that are cross-validated.
+    """Sentences (pairs for MRPC) with a class from 0, by split; `all` for sets that are cross-validated.
 
-    Class 1 is positive, objective (SUBJ) or paraphrase (MRPC); TREC follows `kinds.QUESTIONS`, SICK-E
-    `kinds.NLI_CLASSES`. Raises `UserError` for a missing file.
+    Class 1 is positive, objective (SUBJ) or paraphrase (MRPC); TREC follows `kinds.QUESTIONS`. Raises `UserError` for a
+    missing file.
     """
     base = root(folder)
     kind, splits = CLASSIFICATION[name]

@@ -52,15 +52,15 @@ def dev_rows(run: Run, task: str) -> tuple[TaskScores, PredictedRows]:
     return scores, scores.rows.labelled()
 
 
-def original_rows(run: Run, task: str, split: str, data: Path | None = None) -> list[Row]:
+def original_rows(run: Run, task: str, split: str, data: Path | None) -> list[Row]:
     """The rows that a run kept of a data file, in file order, with the texts as published but for white space.
 
-    The course's preprocessing lower-cases what a run records. `UserError` as of `manifests.recorded_file`.
+    The course's preprocessing lower-cases what a run records. Raises `UserError` as `manifests.recorded_file` does.
     """
     path = manifests.recorded_file(run.folder, task, split, data)
     spec = registry.TASKS[task]()
     rows = []
-    for row in readers.open_as(path, spec.kind, split, classes=spec.class_count, clean=False).rows:
+    for row in readers.open_as(path, spec.kind, split, classes=spec.class_count, original=True).rows:
         texts = tuple(" ".join(text.split()) for text in row.texts)
         rows.append(Row(row.id, texts, row.label))
     return rows
@@ -73,7 +73,7 @@ def sample(run: Run, task: str, *, seed: int, data: Path | None = None) -> pd.Da
     """The pairs of a run to label, the three groups shuffled together, with an empty category.
 
     A group that has fewer than 100 pairs is taken whole. Pairs are sampled by the counters (seed, "annotation",
-    task, group) and (seed, "annotation order", task). `UserError` as of `dev_rows` and `original_rows`.
+    task, group) and (seed, "annotation order", task). Raises `UserError` as `dev_rows` and `original_rows` do.
     """
     scores, labelled = dev_rows(run, task)
     dev = {row.id: row for row in original_rows(run, task, "dev", data)}
@@ -193,8 +193,8 @@ def pairs_with_nouns(run: Run, task: str, *, seed: int, data: Path | None = None
 
     The columns are `texts` as published, `right` for a correct prediction, `nouns` with their counts in training, and
     `rarest`, the least of these (NaN without nouns). A noun is counted as a word whatever its case. Pairs are sampled
-    by the counter (seed, "nouns", task). `UserError` as of `dev_rows` and `original_rows`, for a task without classes,
-    or if NLTK's tagger is not installed.
+    by the counter (seed, "nouns", task). Raises `UserError` as `dev_rows` and `original_rows` do, for a task without
+    classes, or if NLTK's tagger is not installed.
     """
     scores, rows = dev_rows(run, task)
     if not scores.classes:

@@ -59,16 +59,13 @@ class Curve:
 
 def training_figures(run: Run) -> list[Figure]:
     """Losses and evaluations of several points, and stage one's curriculum."""
-    steps: dict[str, Any] = {
-        "evaluations": [row["step"] for row in run.evaluations],
-        "kept": run.kept_step,
-        "last": run.manifest["plan"]["steps"],
-    }
+    evaluations = [row["step"] for row in run.evaluations]
+    last = run.manifest["plan"]["steps"]
     figures = []
-    for line in [*loss_curves(run), *evaluation_curves(run)]:
-        if len(line.points) > 1:
-            svg = curve(line.unit, line.points, line.colour, level=line.level, **steps)
-            figures.append(Figure(line.title, svg))
+    for curve in [*loss_curves(run), *evaluation_curves(run)]:
+        if len(curve.points) > 1:
+            svg = draw_curve(curve, evaluations=evaluations, kept=run.kept_step, last=last)
+            figures.append(Figure(curve.title, svg))
     return [*figures, *triplet_figures(run)]
 
 
@@ -153,28 +150,19 @@ def _colour(run: Run, name: str) -> str:
     return SLOTS[list(run.tasks).index(name) % len(SLOTS)]
 
 
-def curve(
-    unit: str,
-    values: Points,
-    colour: str,
-    *,
-    evaluations: Sequence[float],
-    kept: float,
-    last: float,
-    level: tuple[float, str] | None = None,
-) -> bytes:
+def draw_curve(curve: Curve, *, evaluations: Sequence[float], kept: float, last: float) -> bytes:
     """A line over steps; its points are marked if they are few. The y axis fits the values, the x axis begins at 0.
 
     `evaluations` are steps that are marked on the axis, `kept` is the step whose weights were kept, `last` is where the
-    axis ends at least, `level` a value to compare with and its name.
+    axis ends at least.
     """
-    block = -(-len(values) // _MAX_POINTS)
-    x, y = pd.DataFrame(values).groupby(lambda row: row // block).mean().T.to_numpy()
+    block = -(-len(curve.points) // _MAX_POINTS)
+    x, y = pd.DataFrame(curve.points).groupby(lambda row: row // block).mean().T.to_numpy()
     with page_svg(340, 210) as (axes, svg):
         marker = "o" if len(x) <= _MAX_MARKERS else ""
-        axes.plot(x, y, color=colour, marker=marker, markersize=4.5)
-        if level is not None:
-            value, name = level
+        axes.plot(x, y, color=curve.colour, marker=marker, markersize=4.5)
+        if curve.level is not None:
+            value, name = curve.level
             axes.axhline(value, color=GREY, linewidth=1.2, linestyle=DASHED)
             axes.annotate(name, (0, value), (3, 3), xycoords=("axes fraction", "data"), textcoords="offset points")
         on_axis = axes.get_xaxis_transform()
@@ -187,7 +175,7 @@ def curve(
         end = max(last, *x, 1)
         # a little room, so that a point on either end is a whole one
         axes.set(xlabel="step", xlim=(-0.01 * end, 1.01 * end))
-        axes.set_title(unit, pad=16)
+        axes.set_title(curve.unit, pad=16)
         charts.thousands(axes.xaxis)
     return svg.getvalue()
 

@@ -153,7 +153,7 @@ def _score(value: float | None) -> str:
 
 
 def _interval_note(interval: Interval | None) -> list[str]:
-    return [] if interval is None else [f"95% interval {interval.text(4)}"]
+    return [] if interval is None else [f"95% interval {interval.text()}"]
 
 
 def single_points(run: Run) -> Table:
@@ -338,12 +338,13 @@ def worst_errors(task: TaskScores, rows: PredictedRows, *, texts: bool) -> Table
     """The failed rows with the least probable gold classes, or the largest distances from gold."""
     failures = rows.at(failed_rows(task, rows))
     if failures.probabilities is not None:
-        gold_classes = failures.gold.astype(np.int64)
-        # minus, so that for both kinds of task the largest are the worst
-        badness = -failures.probabilities[np.arange(len(failures)), gold_classes]
+        of_gold = failures.probabilities[np.arange(len(failures)), failures.gold.astype(np.int64)]
+        order = np.argsort(of_gold, kind="stable")[:_WORST]
+        last_column = {"p(gold)": numbers(of_gold[order], 3)}
     else:
-        badness = np.abs(failures.predicted - failures.gold)
-    order = np.argsort(-badness, kind="stable")[:_WORST]
+        distances = np.abs(failures.predicted - failures.gold)
+        order = np.argsort(-distances, kind="stable")[:_WORST]
+        last_column = {"off by": numbers(distances[order])}
     worst = failures.at(order)
     table: dict[str, list[str]] = {}
     if texts:
@@ -351,12 +352,10 @@ def worst_errors(task: TaskScores, rows: PredictedRows, *, texts: bool) -> Table
     if task.classes:
         table["gold"] = [task.classes[int(label)] for label in worst.gold]
         table["predicted"] = [task.classes[int(label)] for label in worst.predicted]
-        table["p(gold)"] = numbers(-badness[order], 3)
     else:
         table["gold"] = numbers(worst.gold)
         table["predicted"] = numbers(worst.predicted)
-        table["off by"] = numbers(badness[order])
-    table["id"] = worst.ids
+    table |= {**last_column, "id": worst.ids}
     title = f"The {len(worst)} worst errors of {len(failures):,} failed rows in {len(rows):,}"
     return Table(title, pd.DataFrame(table))
 

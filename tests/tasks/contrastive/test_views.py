@@ -136,7 +136,7 @@ def test_adversarial_is_the_normalised_gradient(protect: bool) -> None:
     gradient[4] = 0
     ends = np.cumsum(ragged.lengths)
     special = {*(ends - 1).tolist(), *(ends - ragged.lengths).tolist()}
-    changed = views.adversarial(gradient, ragged, 0.3, protect_special=protect).double()
+    changed = views.Adversarial(0.3, protect).perturbation(gradient, ragged).double()
     for i, row in enumerate(gradient.double()):
         expected = row * 0 if i == 4 or (protect and i in special) else 0.3 * row / row.pow(2).sum().sqrt()
         torch.testing.assert_close(changed[i], expected, atol=1e-7, rtol=1e-6)
@@ -145,7 +145,7 @@ def test_adversarial_is_the_normalised_gradient(protect: bool) -> None:
 
 def test_adversarial_ignores_overflow_in_fp16() -> None:
     overflown = torch.tensor([[3.0, 4.0], [float("inf"), 1.0], [float("nan"), 0.0]])
-    changed = views.adversarial(overflown, Ragged.from_lists([[2, 4, 3]]), 0.5)
+    changed = views.Adversarial(0.5).perturbation(overflown, Ragged.from_lists([[2, 4, 3]]))
     assert torch.allclose(changed, torch.tensor([[0.3, 0.4], [0.0, 0.0], [0.0, 0.0]]))
 
 

@@ -22,12 +22,16 @@ NEGATIVE = RANDOM.uniform(-0.2, 0.9, 300)
 STEPS: dict[str, Any] = {"evaluations": [1], "kept": 2, "last": 3}
 
 
+def draw(points: Any, unit: str = "loss", level: tuple[float, str] | None = None, **steps: Any) -> bytes:
+    return figures.draw_curve(figures.Curve("", unit, points, BLUE, level), **steps)
+
+
 def drawings() -> dict[str, Callable[[], bytes]]:
     """Every figure, with names that try to become markup."""
     markup = HOSTILE[0]
     sts = make_rows("sts", 40, 1, 0.6).labelled()
     return {
-        "curve": lambda: figures.curve(markup, [(1, 2.0), (2, 3.0)], BLUE, level=(1.0, markup), **STEPS),
+        "curve": lambda: draw([(1, 2.0), (2, 3.0)], markup, (1.0, markup), **STEPS),
         "mix": lambda: figures.mix([[0.8, 0.2, 0], [0.5, 0.3, 0.2]]),
         "confusion": lambda: figures.confusion(np.eye(5, dtype=int), [markup] * 5),
         "scatter": lambda: figures.scatter(sts.gold, sts.predicted, y_label=markup, same_scale=True),
@@ -67,8 +71,8 @@ def test_histogram_counts_triplets_by_group() -> None:
 
 def test_long_curve_is_averaged_in_blocks() -> None:
     steps: dict[str, Any] = {"evaluations": [], "kept": 1, "last": 4000}
-    long = figures.curve("loss", [(step, float(step % 2)) for step in range(1, 4001)], BLUE, **steps)
-    blocks = figures.curve("loss", [(10 * block + 5.5, 0.5) for block in range(400)], BLUE, **steps)
+    long = draw([(step, float(step % 2)) for step in range(1, 4001)], **steps)
+    blocks = draw([(10 * block + 5.5, 0.5) for block in range(400)], **steps)
     assert long == blocks and markers(long) == 0 and markers(drawings()["curve"]()) == 2
 
 
