@@ -3,7 +3,6 @@
 Axes: T tokens in the batch, B sentences, L length of a padded row, D hidden.
 """
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +29,7 @@ class Outputs(dict[str, Tensor]):
     def __getattr__(self, name: str) -> Tensor:
         if name not in self:
             raise AttributeError(f"no output {name!r}; there are {', '.join(self)}")
-        output: Tensor = self[name]
-        return output
+        return self[name]
 
 
 class BertModel(nn.Module):
@@ -161,13 +159,11 @@ class BertModel(nn.Module):
         without a pooling layer do not have. Raises `UserError` for an empty batch, and for ids, types and positions
         that have no embedding; a token's position is its column.
         """
-        ragged = Ragged.from_padded(input_ids, attention_mask)
+        ragged = Ragged.from_padded(input_ids, attention_mask, token_type_ids)
         _check_ids("input_ids", input_ids, self.config.vocab_size)
         _check_ids("positions", ragged.positions, self.config.max_position_embeddings)
         if token_type_ids is not None:
             _check_ids("token_type_ids", token_type_ids, self.config.type_vocab_size)
-            mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-            ragged = replace(ragged, types=token_type_ids.expand_as(input_ids)[mask.bool()].long())
         last = self.encode(self.embed(ragged), ragged)[-1]
         outputs = Outputs(last_hidden_state=ragged.to_padded(last, input_ids.shape[1]))
         if self.pooler_dense is not None:

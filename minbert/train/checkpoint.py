@@ -30,12 +30,8 @@ def folder_of(parent: Path, step: int) -> Path:
 
 def steps(parent: Path) -> list[int]:
     """Steps of the checkpoints in a folder, ascending."""
-    numbers = []
-    if parent.is_dir():
-        for path in parent.iterdir():
-            if match := _NAME.fullmatch(path.name):
-                numbers.append(int(match.group(1)))
-    return sorted(numbers)
+    matches = [_NAME.fullmatch(path.name) for path in parent.glob("*")]
+    return sorted(int(match[1]) for match in matches if match)
 
 
 def save(parent: Path, step: int, model: nn.Module, optimizer: AdamW, state: dict[str, Any]) -> None:
@@ -72,16 +68,15 @@ def load(parent: Path, step: int, model: nn.Module, optimizer: AdamW | None = No
 
 def state_of(parent: Path, step: int) -> dict[str, Any]:
     """The loop's state in a checkpoint."""
-    state: dict[str, Any] = read_json(folder_of(parent, step) / _STATE)["state"]
-    return state
+    return read_json(folder_of(parent, step) / _STATE)["state"]
 
 
 def newest_whole(parent: Path) -> tuple[int | None, list[str]]:
     """The step of the newest whole checkpoint, None if there is none; and what is wrong with newer ones.
 
     A checkpoint is whole if the files that a resumed run reads have the recorded hashes: its own, and the model of the
-    step that it keeps. That model may have been deleted if there are newer checkpoints: then this step's own became the
-    one to keep, as its evaluation, with which a resumed run begins, finds again.
+    step that it keeps. Below the newest checkpoint that model may be missing: if the evaluation of this step was the
+    best so far, the next checkpoint replaced it by this one. A resumed run begins with the same evaluation.
     """
     damages: list[str] = []
     for step in reversed(steps(parent)):
@@ -120,7 +115,7 @@ def _is_whole(path: Path) -> bool:
         actual = _digest(content) if path.name == _STATE else sha256_of(path)
     except (OSError, ValueError, KeyError, TypeError):
         return False
-    return bool(actual == recorded)
+    return actual == recorded
 
 
 def _write_state(folder: Path, content: dict[str, Any], hashes: dict[str, str]) -> None:

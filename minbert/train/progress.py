@@ -152,10 +152,9 @@ class Progress:
             values = []
             for key, value in means.items():
                 task, _, name = key.partition("/")
-                if name == kind and self._several_tasks:
-                    values.append(f"{task} {_format(value)}")
-                elif name == kind:
-                    values.append(_format(value))
+                if name == kind:
+                    label = f"{task} " if self._several_tasks else ""
+                    values.append(f"{label}{_format(value)}")
             if values:
                 kinds.append(" ".join([kind, *values]))
         return "  ".join(kinds)

@@ -20,6 +20,7 @@ from minbert.errors import UserError, format_count
 from minbert.files import TEMPORARY, make_folder, read_json_object, remove, sync, write_atomic, write_json
 from minbert.precision import cpu_has
 from minbert.train import checkpoint, cli, distributed, track
+from minbert.train.settings import flag_name
 
 _LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "tokenizers", "safetensors", "nltk", "lemminflect")
 
@@ -164,7 +165,7 @@ class RunFolder:
         changed = []
         for name, value in identity.items():
             if name != "program" and earlier.get(name) != value:
-                flag = name if " " in name else f"--{name.replace('_', '-')}"
+                flag = name if " " in name else flag_name(name)
                 changed.append(f"{flag} (was {earlier.get(name)!r}, now {value!r})")
         if inputs is not None:
             for name, (path, sha256) in inputs.items():
@@ -297,10 +298,9 @@ class RunFolder:
 def _parse_row(line: bytes) -> dict[str, Any] | None:
     """A row of the metrics; None if the line is not one, such as the zeros that a power loss leaves."""
     try:
-        row: dict[str, Any] = json.loads(line)
+        return json.loads(line)
     except ValueError:
         return None
-    return row
 
 
 def environment(device: torch.device) -> dict[str, Any]:

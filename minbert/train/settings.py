@@ -232,7 +232,7 @@ Presets = Mapping[str, Mapping[str, Preset]]
 """A command, such as `pretrain_cbcl.py` -> its presets by name."""
 
 
-def read_presets(path: Path, command: str = "") -> dict[str, dict[str, Preset]]:
+def read_presets(path: Path, command: str) -> dict[str, dict[str, Preset]]:
     """The presets of a TOML file by command, a table for each preset.
 
     A table with a `base` has the settings of an earlier table and its own in place of them. Its `command` is the one
@@ -280,19 +280,17 @@ _TRAINER_FLAGS = {
 
 
 class _Parser(HfArgumentParser, cli.Parser):
-    """The parser of a command's groups, each a group of the help."""
+    """The parser of a command's groups, each a group of the help, and of the flags of `first`, which is read before."""
 
-    def __init__(self, kind: type[Settings], program: str, description: str) -> None:
+    def __init__(self, kind: type[Settings], first: cli.Parser, program: str, description: str) -> None:
         super().__init__(
+            parents=[first],
             prog=f"python {program}",
             usage="%(prog)s [--preset NAME] [flags]",
             description=description,
             allow_abbrev=False,
             formatter_class=partial(_HelpFormatter, max_help_position=30, width=118),
         )
-        self.add_argument("--preset", metavar="NAME", help="a named set of settings")
-        self.add_argument("--config", metavar="FILE.toml", help="settings in a file: they override the preset's")
-        self.add_argument("--list-presets", action="store_true", help="show the presets and what they set, and exit")
         for name, group in kind.groups().items():
             titled: Any = group
             titled._argument_group_name = name
@@ -351,20 +349,24 @@ def parse(
 
     `--a-b` and `--a_b` are equivalent. Raises `UserError`; prints and exits for `--help` and `--list-presets`.
     """
-    parser = _Parser(kind, program, description)
-    # before all other flags, so that --help shows the values of the preset as defaults
+    # these flags are read before all others, so that --help shows the values of the preset as defaults
     first = cli.Parser(add_help=False, allow_abbrev=False)
-    first.add_argument("--preset")
-    first.add_argument("--config", action="append", default=[])
-    first.add_argument("--list-presets", "--list_presets", action="store_true")
+    first.add_argument("--preset", metavar="NAME", help="a named set of settings")
+    first.add_argument(
+        "--config", action="append", metavar="FILE.toml", help="settings in a file: they override the preset's"
+    )
+    first.add_argument(
+        "--list-presets", "--list_presets", action="store_true", help="show the presets and what they set, and exit"
+    )
     chosen, _ = first.parse_known_args(arguments)
     if chosen.list_presets:
         cli.say(_describe(presets[program], default))
         raise SystemExit(0)
 
-    if len(chosen.config) > 1:
+    configs = chosen.config or []
+    if len(configs) > 1:
         raise UserError("--config: only one file of settings can be given")
-    file = require_file(expand_user(chosen.config[0]), "--config") if any(chosen.config) else None
+    file = require_file(expand_user(configs[0]), "--config") if any(configs) else None
     table = read_toml(file) if file else {}
     if "config" in table:
         raise UserError(f"{file}: config: a file of settings cannot name another")
@@ -374,6 +376,7 @@ def parse(
         if preset in names and preset not in presets[program]:
             raise UserError(f"--preset {preset}: belongs to another command: python {command} --preset {preset}")
     preset = one_of(preset, presets[program], "--preset")
+    parser = _Parser(kind, first, program, description)
     parser.set_defaults(**_table_values(parser, presets[program][preset].values, ""))
     from_file = _table_values(parser, table, f"{file}: ")
     parser.set_defaults(**from_file, preset=preset)

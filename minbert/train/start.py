@@ -74,10 +74,10 @@ def open_run(parsed: Parsed[S]) -> Iterator[OpenRun[S]]:
     settings: Any = parsed.settings
     device = set_up_device(required=settings.run.use_gpu)
     with distributed.group(device), ExitStack() as stack:
-        precision = number_format(settings.training.precision, device)
-        # without --pooler it is known when the encoder is loaded
-        identity = {name: value for name, value in settings.identity().items() if name != "pooler" or value}
-        identity["program"] = parsed.program
+        precision = choose_precision(settings.training.precision, device)
+        identity = {**settings.identity(), "program": parsed.program}
+        if not settings.encoder.pooler:
+            del identity["pooler"]  # it is that of the encoder, which is not loaded yet
         folder = expand_user(settings.run.run_dir)
         opened = RunFolder.open(folder, resume=settings.run.resume, identity=identity, tracked=settings.run.track)
         try:
@@ -108,13 +108,12 @@ def load_initial_encoder(
     pooler = settings.pooler or saved or "pooler"
     if pooler == "pooler" and model.pooler_dense is None:
         raise UserError(f"{flag} {source}: the weights have no pooling layer; choose another pooler: --pooler mean")
-    reason = f"as saved with {source}"
-    if not saved:
-        reason = f"BERT's pooling layer, as {source} names none"
-    if settings.pooler:
+    if not settings.pooler:
+        reason = f"as saved with {source}" if saved else f"BERT's pooling layer, as {source} names none"
+    elif saved in (None, pooler):
         reason = "as set"
-        if saved and saved != pooler:
-            reason += f"; {source} names {saved}"
+    else:
+        reason = f"as set; {source} names {saved}"
     named = f"{flag}, {origin}" if origin else flag
     distributed.say(f"starting from {source} ({named}); pooler {pooler} ({reason}; --pooler)")
     length = resolve_max_length(settings.max_length, model.config)
@@ -205,7 +204,7 @@ def set_up_device(*, required: bool) -> torch.device:
     return chosen
 
 
-def number_format(requested: str, device: torch.device) -> str:
+def choose_precision(requested: str, device: torch.device) -> str:
     """Resolve `--precision` on a device; warns if `auto` falls back to fp32 because bf16 products crash."""
     chosen = choose(requested, device)
     if (requested, chosen) == ("auto", "fp32") and amx_crashes():

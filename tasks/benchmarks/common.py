@@ -184,7 +184,7 @@ def training_data(encoder: NamedEncoder) -> str:
 def encode_with_pools(encoder: Encoder, texts: Sequence[str], pools: Mapping[K, Pool]) -> dict[K, np.ndarray]:
     """Vectors of texts by each of `pools`, from one pass through the encoder: float32 [N, D]."""
     model = encoder.model
-    rows, truncated = encoder.rows(texts)
+    rows, truncated = encoder.rows(texts, encoder.prompt())
     if truncated:
         say(f"{truncated} of {len(rows)} texts are over {encoder.max_length} tokens and are truncated", sys.stderr)
     vectors = {key: np.empty((len(rows), model.config.hidden_size), dtype=np.float32) for key in pools}

@@ -30,14 +30,14 @@ def test_names_ignore_case_or_suggest() -> None:
         one_of("sikc", names, "--sets")
 
 
-def test_number_format_without_fast_bf16(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_precision_without_fast_bf16(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for fast, chosen in ((False, "fp16"), (True, "bf16")):
         monkeypatch.setattr("minbert.precision.supports_bf16", lambda device, fast=fast: fast)
-        assert start.number_format("auto", torch.device("cuda")) == chosen
+        assert start.choose_precision("auto", torch.device("cuda")) == chosen
     for crashes in (True, False):
         monkeypatch.setattr(start, "amx_crashes", lambda crashes=crashes: crashes)
         monkeypatch.setattr("minbert.precision.supports_bf16", lambda device: False)
-        assert start.number_format("auto", torch.device("cpu")) == "fp32"
+        assert start.choose_precision("auto", torch.device("cpu")) == "fp32"
         assert ("by AMX crash" in capsys.readouterr().err) == crashes
 
 
