@@ -371,7 +371,8 @@ class ArmRun:
             return False
         recorded_weights = manifest["weights"]
         encoder = self.start / "encoder" if self.start else Path(recorded_weights["folder"])
-        if encoder.is_dir() and weights.sha256(encoder) != recorded_weights["sha256"]:
+        kept = (encoder / "model.safetensors").is_file()
+        if kept and weights.sha256(encoder) != recorded_weights["sha256"]:
             raise UserError(f"{self.folder}: did not start from {encoder} as it is now: move it")
         return True
 
