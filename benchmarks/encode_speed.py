@@ -20,7 +20,7 @@ from benchmarks.timing import Program, describe_machine, flags, measure, precisi
 from benchmarks.train_speed import read_triplets
 from minbert import BertModel, Encoder, weights
 from minbert.fast import accelerate
-from minbert.precision import autocast
+from minbert.precision import DTYPES
 from minbert.tokenizer import Tokenizer
 from minbert.train import cli
 
@@ -39,14 +39,12 @@ def our_encode(folder: Path, length: int, precision: str, device: torch.device, 
 
 
 def their_encode(folder: Path, length: int, precision: str, device: torch.device) -> Encode:
-    """sentence-transformers' `encode` in a number format, of texts and a batch size."""
-    model = SentenceTransformer(str(folder), device=str(device))
+    """sentence-transformers' `encode` with weights in a number format, of texts and a batch size."""
+    model = SentenceTransformer(str(folder), device=str(device)).to(DTYPES[precision])
     model.max_seq_length = length
 
     def encode(texts: list[str], size: int) -> np.ndarray:
-        with autocast(precision, model.device):
-            vectors: np.ndarray = model.encode(texts, batch_size=size, show_progress_bar=False)
-        return vectors
+        return model.encode(texts, batch_size=size, show_progress_bar=False)
 
     return encode
 

@@ -2,6 +2,7 @@
 
     python -m benchmarks.train_speed --stage 1 --data DIR
     python -m benchmarks.train_speed --stage 2 --data DIR --device cuda --batch-size 128
+    python -m benchmarks.train_speed --stage 2 --data DIR --batch-size 32 --grouped
 
 Stage one is NT-Xent with hard negatives over NLI triplets, against sentence-transformers' trainer with
 MultipleNegativesRankingLoss. Stage two is a linear head over the pooled vector of Quora pairs, against transformers'
@@ -247,6 +248,15 @@ def their_pair_step(folder: Path, precision: str, device: torch.device) -> Calla
     return pair_step(their_vectors(model), head, optimizer, precision)
 
 
+def grouped(lengths: Sequence[int], size: int) -> list[list[int]]:
+    """50 batches of row numbers of like lengths, in random order, as transformers' `group_by_length` makes them."""
+    (rows,) = shuffled(len(lengths), 50 * size, 1)
+    rows.sort(key=lambda row: lengths[row])
+    batches = [rows[start : start + size] for start in range(0, len(rows), size)]
+    (order,) = shuffled(len(batches), len(batches), 1)
+    return [batches[number] for number in order]
+
+
 def stage_two(options: argparse.Namespace, folder: Path, precisions: Sequence[str]) -> Table:
     """The table of stage two."""
     device = options.device
@@ -259,8 +269,13 @@ def stage_two(options: argparse.Namespace, folder: Path, precisions: Sequence[st
     programs[f"minbert plain {precisions[0]}"] = Program(
         our_pair_step, folder, precisions[0], device, False, as_command=True
     )
+    count = options.warmup + options.batches
+    rows_of_batches = shuffled(len(pairs), size, count)
+    if options.grouped:
+        # repeated: their sizes differ, and oneDNN compiles kernels for each
+        rows_of_batches = (grouped([len(ids) for ids, _, _ in pairs], size) * count)[:count]
     batches = []
-    for rows in shuffled(len(pairs), size, options.warmup + options.batches):
+    for rows in rows_of_batches:
         batches.append([pairs[row] for row in rows])
     seconds = measure(programs, batches, options.warmup)
     padded = 0
@@ -278,6 +293,7 @@ def main() -> None:
     parser = flags(__doc__)
     parser.add_argument("--stage", type=int, choices=(1, 2), required=True)
     parser.add_argument("--batch-size", type=int, default=64, help="(default: %(default)s)")
+    parser.add_argument("--grouped", action="store_true", help="stage two: batches of pairs of like lengths")
     options = parser.parse_args()
     stage = stage_one if options.stage == 1 else stage_two
     table = stage(options, weights.resolve(options.weights), precisions_of(options.device))
