@@ -4,8 +4,8 @@ python -m tasks.benchmarks.sts_suite --encoder runs/cbcl/encoder --data DIR
 python -m tasks.benchmarks.sts_suite --encoder minilm runs/cbcl --pooler mean,cls --sets STS-B,SICK --data DIR
 python -m tasks.benchmarks.sts_suite --encoder minilm --pairs my-pairs.csv
 
-The score of a set is one correlation over the pairs of all its subsets ("all" of SentEval), as SimCSE (appendix B),
-ConSERT and SelfCCL report it. SentEval's other two are given too: the mean over subsets, and the mean weighted by
+The score of a set is one correlation over the pairs of all its subsets, as ConSERT (section 4.1), SimCSE (appendix B)
+and SelfCCL (section 5.4) report it. SentEval's own two are given too: the mean over subsets, and the mean weighted by
 their pairs.
 """
 
@@ -34,7 +34,7 @@ SCATTERED = ("STS-B", "SICK-R", "zh-STS-B")
 """The sets that are drawn."""
 SICK_EXAMPLES = ("4489", "8301", "8850", "7965", "8011")
 """The ids of the five contradictions of SelfCCL's Table 6, in its order."""
-NOTE = "One correlation over all pairs of a set (SimCSE, appendix B; ConSERT and SelfCCL follow it)."
+NOTE = "One correlation over all pairs of a set (ConSERT, section 4.1; SimCSE, appendix B; SelfCCL, section 5.4)."
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -143,7 +143,7 @@ def frame_of(scores: Sequence[Score]) -> pd.DataFrame:
 
 
 def describe(encoder: NamedEncoder, scored: ScoredSet, scores: Sequence[Score]) -> str:
-    """One line for an encoder on a set: SentEval's all, mean and wmean, and the subsets."""
+    """One line for an encoder on a set: the score over all pairs, SentEval's mean and wmean, and the subsets."""
     values = {}
     for score in scores:
         if score.encoder == encoder and score.set.startswith(scored.name):
