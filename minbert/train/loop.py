@@ -164,12 +164,12 @@ def fit(
             # killed during an evaluation resumes with it.
             if _is_evaluated(state.step, plan, training):
                 row = _evaluate(model, evaluate, state, plan, training, stop, device)
-                run.log(row)
-                progress.evaluated(row)
                 # another rank may have had the signal; a resumed run repeats the evaluation
                 stopping = distributed.max_over_ranks(stop.number, device)
                 if stopping:
                     raise Interrupted(f"stopped after step {state.step:,} of {plan.total:,}", stopping)
+                run.log(row)
+                progress.evaluated(row)
                 if state.finished:
                     break
                 model.train()
