@@ -15,8 +15,9 @@ import argparse
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -31,6 +32,7 @@ from minbert.train import cli
 from tasks import readers
 from tasks.registry import TASKS
 
+T = TypeVar("T")
 CPU = torch.device("cpu")
 SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample"
 OUTPUTS = {"sst": 5, "quora": 1, "sts": 1}
@@ -81,7 +83,14 @@ def outputs_of(task: str, logits: Tensor) -> Tensor:
     return logits
 
 
-def batches(rows: list[Row], size: int, generator: np.random.Generator, count: int) -> Iterator[list[Row]]:
+def characters(row: Row) -> int:
+    """The length of a row's texts."""
+    return sum(map(len, row.texts))
+
+
+def batches(
+    rows: Sequence[T], size: int, generator: np.random.Generator, count: int, length: Callable[[T], int]
+) -> Iterator[list[T]]:
     """Shuffled batches; the rows of every `count` batches are sorted by length among them.
 
     With 50 this is what transformers' Trainer does with `group_by_length`, with 1 lengths do not matter.
@@ -89,7 +98,7 @@ def batches(rows: list[Row], size: int, generator: np.random.Generator, count: i
     order = generator.permutation(len(rows))
     for start in range(0, len(rows), count * size):
         block = [rows[index] for index in order[start : start + count * size]]
-        block.sort(key=lambda row: sum(map(len, row.texts)))
+        block.sort(key=length)
         for batch in generator.permutation(math.ceil(len(block) / size)):
             yield block[batch * size : (batch + 1) * size]
 
@@ -141,7 +150,7 @@ def fine_tune(options: argparse.Namespace, seed: int) -> list[float]:
     for epoch in range(options.epochs):
         started = time.perf_counter()
         model.train()
-        for rows in batches(train, options.batch_size, generator, sorted_batches):
+        for rows in batches(train, options.batch_size, generator, sorted_batches, characters):
             optimizer.zero_grad()
             with autocast(precision, CPU):
                 logits = model(encoded(tokenizer, rows))

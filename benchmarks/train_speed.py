@@ -16,6 +16,7 @@ with quartiles, as oneDNN compiles kernels for each new length. Ratios are taken
 import argparse
 import tempfile
 from collections.abc import Callable, Sequence
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from benchmarks import single_task
 from benchmarks.timing import Program, describe_machine, flags, measure, precisions_of, shuffled, timing_table
 from minbert import AdamW, BertModel, Ragged, weights
 from minbert.fast import accelerate
@@ -248,15 +250,6 @@ def their_pair_step(folder: Path, precision: str, device: torch.device) -> Calla
     return pair_step(their_vectors(model), head, optimizer, precision)
 
 
-def grouped(lengths: Sequence[int], size: int) -> list[list[int]]:
-    """50 batches of row numbers of like lengths, in random order, as transformers' `group_by_length` makes them."""
-    (rows,) = shuffled(len(lengths), 50 * size, 1)
-    rows.sort(key=lambda row: lengths[row])
-    batches = [rows[start : start + size] for start in range(0, len(rows), size)]
-    (order,) = shuffled(len(batches), len(batches), 1)
-    return [batches[number] for number in order]
-
-
 def stage_two(options: argparse.Namespace, folder: Path, precisions: Sequence[str]) -> Table:
     """The table of stage two."""
     device = options.device
@@ -270,13 +263,12 @@ def stage_two(options: argparse.Namespace, folder: Path, precisions: Sequence[st
         our_pair_step, folder, precisions[0], device, False, as_command=True
     )
     count = options.warmup + options.batches
-    rows_of_batches = shuffled(len(pairs), size, count)
     if options.grouped:
-        # repeated: their sizes differ, and oneDNN compiles kernels for each
-        rows_of_batches = (grouped([len(ids) for ids, _, _ in pairs], size) * count)[:count]
-    batches = []
-    for rows in rows_of_batches:
-        batches.append([pairs[row] for row in rows])
+        like_lengths = single_task.batches(pairs, size, np.random.default_rng(0), 50, lambda pair: len(pair[0]))
+        # the first 50 again and again: their sizes differ, and oneDNN compiles kernels for each
+        batches = list(islice(cycle(islice(like_lengths, 50)), count))
+    else:
+        batches = [[pairs[row] for row in rows] for rows in shuffled(len(pairs), size, count)]
     seconds = measure(programs, batches, options.warmup)
     padded = 0
     tokens = 0

@@ -248,7 +248,7 @@ def mean_text(row: Any, digits: int = 4, *, times: float = 1.0) -> str:
 def group_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """The runs whose recorded settings and data are equal but for the seed, named by their names without a seed.
 
-    The encoders that they start from are equal if their weights are, or if their paths differ in `seed-N` alone.
+    The encoders that they start from are equal if paths and weights are, or if the paths differ in `seed-N` alone.
     """
     groups: list[tuple[dict[str, Any], list[Run]]] = []
     for run in runs:
@@ -411,7 +411,7 @@ def difference_table(groups: Mapping[str, Sequence[Run]], summary: pd.DataFrame,
         "not say how another seed would differ."
     )
     frame = pd.DataFrame(rows)
-    # a column without a value, such as that of the seeds if each group has one, is left out
+    # a column without a value is left out, such as the interval over seeds of single runs
     frame = frame.loc[:, (frame != MISSING).any()]
     return Table(f"Differences to {baseline}", frame, tuple(notes), left=2)
 

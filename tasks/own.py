@@ -214,10 +214,11 @@ class OwnTask(PairTask):
         """The names of a file's columns, and its rows; plain texts, one a line, are rows of the column of texts."""
         names, records = read_records(path, self.kind)
         column = self.definition.texts[0]
-        has_names = is_parquet(path) or is_json(path) or readers.is_table(path)
-        if self.num_texts == 1 and column not in names and not has_names:
-            return [column], ((line, {column: text}) for line, text in plain_lines(path))
-        return names, records
+        if self.num_texts == 2 or column in names:
+            return names, records
+        if is_parquet(path) or is_json(path) or readers.is_table(path):
+            return names, records
+        return [column], ((line, {column: text}) for line, text in plain_lines(path))
 
     def _label_or_nan(self, text: str) -> float:
         try:

@@ -30,7 +30,7 @@ T = TypeVar("T")
 BEST = "best"
 LAST = "last"
 _READ_EVERY = 10  # steps between two reads of the losses, each a device sync
-_REMEDY = "a smaller --lr or --precision fp32 may help in a new --run-dir (the checkpoints are finite)"
+_REMEDY = "a smaller --lr or --precision fp32 may help in a new --run-dir (the checkpoints hold finite numbers)"
 _LESS_MEMORY = "a smaller --batch-size, --chunk N (stage one) or --accumulate N (stage two) may help in a new --run-dir"
 
 

@@ -53,7 +53,7 @@ _ORDER = "navr"
 TOKEN = re.compile(r"[^\W\d_]+(?=n['’]t\b)|n['’]t\b|['’](?:s|m|d|t|ll|re|ve)\b|\w+(?:-\w+)*|[^\w\s]", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)*")
 _ARTICLE = re.compile(r"\b(an?)\s+$", re.IGNORECASE)
-# words after "an": by their first letter, but for "hour" and its like, and "unit", "useful", "European", "one-way"
+# a word after "an" begins with a vowel, or is one like "hour"; not "unit", "useful", "European" or "one-way"
 _AFTER_AN = re.compile(r"heir|hono|hour|honest|(?!eu|on(ce|e)\b|uni(?![dmn])|us[aeu]|ut[eio])[aeiou]", re.IGNORECASE)
 
 # WordNet has only nouns, verbs, adjectives and adverbs. In it, "a" is an angstrom, "in" is indium, "I" is iodine, "be"

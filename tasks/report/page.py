@@ -187,7 +187,7 @@ def change_table(run: Run) -> Table:
 
 
 def selected_by_dev(run: Run) -> bool:
-    """Whether the weights of a run were chosen by its dev rows, among several evaluations or over those before it."""
+    """Whether dev rows chose a run's weights: among several evaluations, or between one and the start of stage one."""
     selection = run.manifest["selection"]
     # stage one may keep the weights from before training
     has_choice = len(run.evaluations) > 1 or (not run.multitask and selection["keep"] == "best")
