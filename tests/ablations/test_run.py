@@ -4,6 +4,7 @@ python -m pytest --import-mode=importlib tests/ablations/test_run.py
 """
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -88,6 +89,14 @@ def test_list_and_quick(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("order", "--quick", "--dry-run") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines and all("runs/ablations/quick/order/" in line and "seed-1" in line for line in lines)
+
+
+def test_course_files_may_lie_in_the_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(SAMPLE / "course", tmp_path / "data")
+    commands: list[object] = []
+    monkeypatch.setattr(script.Runner, "run", lambda runner, runs: commands.extend(runs))
+    run("sample", "--data", str(tmp_path / "data"), "--runs", str(tmp_path / "runs"))
+    assert commands
 
 
 def test_missing_data_fails_once(tmp_path: Path) -> None:

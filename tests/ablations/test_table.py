@@ -133,6 +133,24 @@ def test_other_starting_weights_are_refused(tmp_path: Path) -> None:
         run.is_trained()
 
 
+def test_provenance_has_the_runs_behind_arms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that are in no table, as they have none of the scores."""
+    study = read_study("synonym-stage")
+    runs = runs_of(study, [1], "", tmp_path)
+    for run in runs:
+        write_run(run, np.arange(9.0), 0.1, np.random.default_rng(1))
+    seen: list[str] = []
+
+    def provenance(runs: list[ArmRun]) -> dict[str, Any]:
+        seen.extend(run.arm.name for run in runs)
+        return {name: ABOUT[name] for name in ("training_rows", "machines", "data_sha256")}
+
+    monkeypatch.setattr(ArmRun, "is_finished", lambda run: True)
+    monkeypatch.setattr(table, "provenance", provenance)
+    assert table.write_results(study, runs, tmp_path / "tables", "run.py", {})
+    assert {"plain-encoder", "synonyms-encoder", "neither"} <= set(seen)
+
+
 def test_measured_arm_has_no_seed(tmp_path: Path) -> None:
     study = read_study("sick")
     runs = [run for run in runs_of(study, [1, 2, 3], "", tmp_path) if run.arm.measured]

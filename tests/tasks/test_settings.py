@@ -84,6 +84,14 @@ def test_resumed_run_keeps_its_start(tmp_path: Path, tiny: Path, monkeypatch: py
     assert multitask("--resume", "--run-dir", "runs/other").settings.encoder.encoder == STAGE_ONE
 
 
+def test_sentence_encoder_of_a_run_with_joint_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--pairs` is always that of the run, and is known only when its manifest has been read."""
+    manifest = {"all_settings": {"pairs": "joint", "tasks": "sts"}}
+    monkeypatch.setattr("tasks.settings.fine_tuned", lambda folder: (manifest, {}))
+    settings = multitask("--from", "runs/first", "--sentence-encoder", "minilm").settings
+    assert (settings.model.pairs, settings.encoder.sentence_encoder) == ("joint", "minilm")
+
+
 BAD = [
     ("--tasks sst,sst", "--tasks: 'sst,sst'"),
     ("--patience 2 --sampling sequential", "--patience and --sampling"),
