@@ -95,10 +95,7 @@ def count_rows(path: Path) -> int:
         with open(path, "rb") as file:
             return sum(1 for _ in file)
     with open(path, encoding="utf-8-sig", errors="replace", newline="") as text:
-        try:
-            return sum(1 for _ in csv.reader(text)) - 1
-        except csv.Error:  # no table, such as a server's page
-            return -1
+        return sum(1 for _ in csv.reader(text)) - 1
 
 
 def retrieve(url: str, expected: str, target: Path, processor: Any = None) -> Any:

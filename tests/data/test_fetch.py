@@ -72,13 +72,6 @@ def test_unexpected_file_is_not_kept(
     assert [path.name for path in (tmp_path / "set").iterdir()] == ["manifest.json"]
 
 
-def test_page_is_no_table(tmp_path: Path) -> None:
-    """A server's page with an inlined image, longer than a field may be."""
-    path = tmp_path / "nli.csv"
-    path.write_text("<img src=" + "x" * 200_000)
-    assert not fetch.is_expected(path, "rows:9")
-
-
 def test_failure_of_better_source_is_named(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,6 +10,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,23 @@ def test_first_update_follows_adam(script: Script, tiny: Path) -> None:
         name = "encoder.layer.0.output.dense.weight"
         change = trained[name] / kept - started[name]
         assert change.abs().max().item() == pytest.approx(1e-3 * factor, rel=0.02)
+
+
+def test_unique_batches_exchange_rows(script: Script, tmp_path: Path) -> None:
+    """Each positive stands in two rows, so the first batch has other rows with the flag and without it."""
+    path = tmp_path / "triplets.csv"
+    lines = []
+    for who, what, sign in product(("cat", "dog", "bird", "mat"), ("sat", "sleeps", "runs"), (".", "!")):
+        lines.append(f"a {who} {what} {sign},the {who} {what},who {what} {sign}\n")
+    path.write_text("sent0,sent1,hard_neg\n" + "".join(lines))
+    losses = set()
+    for unique in ("true", "false"):
+        flags = ("--triplets", path, "--preset", "sample", "--pooler", "mean", "--order", "none", "--batch-size", 12)
+        flags += ("--unique-batches", unique, "--max-steps", 1, "--sts-dev", "none", "--keep", "last")
+        run = script(PRETRAIN, *flags, run_dir=unique)
+        assert run.code == 0, run.err
+        losses.add(run.rows()[0]["nli/loss"])
+    assert len(losses) == 2
 
 
 def test_stage_two_starts_from_stage_one(script: Script, tiny: Path, tmp_path: Path) -> None:

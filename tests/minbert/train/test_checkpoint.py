@@ -4,6 +4,7 @@ python -m pytest --import-mode=importlib tests/minbert/train/test_checkpoint.py
 """
 
 import errno
+import json
 import os
 import signal
 import stat
@@ -68,6 +69,12 @@ def test_resumed_run_maps_no_checkpoint(toy: Any, stopped: RunFolder) -> None:
 def test_no_whole_checkpoint_is_an_error(stopped: RunFolder) -> None:
     (stopped.checkpoints / "step-00000004" / "model.safetensors").unlink()  # the kept one, which both need
     message = r"step-00000004/model\.safetensors is damaged; no checkpoint is whole; start again in another folder$"
+    with pytest.raises(UserError, match=message):
+        stopped.start_session(MANIFEST)
+    # also if the run was killed between its first checkpoint and the record of that step
+    manifest = json.loads((stopped.path / "manifest.json").read_text())
+    manifest["sessions"][-1]["to_step"] = 0
+    (stopped.path / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(UserError, match=message):
         stopped.start_session(MANIFEST)
     assert checkpoint.steps(stopped.checkpoints) == [4, 9]
