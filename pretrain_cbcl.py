@@ -157,11 +157,13 @@ def find_data(options: PretrainSettings) -> triplets.TripletFiles:
         raise UserError(f"--per-premise belongs to labelled NLI pairs; {files.paths[0]} holds none")
     if files.num_texts == 2:
         if options.loss.objective != "nt-xent":
-            raise UserError(f"{files.paths[0]}: --objective {options.loss.objective} needs rows with hard negatives")
+            raise UserError(
+                f"{files.paths[0]}: no column 'hard_neg' or 'negative', which --objective {options.loss.objective} needs"
+            )
         if options.curriculum.by_difficulty:
             raise UserError(
-                f"{files.paths[0]}: --order {options.curriculum.order} needs rows with hard negatives; choose --order "
-                "none or random"
+                f"{files.paths[0]}: no column 'hard_neg' or 'negative', which --order {options.curriculum.order} needs; "
+                "for pairs choose --order none or random"
             )
     return files
 
@@ -189,7 +191,7 @@ def train(run: OpenRun[PretrainSettings]) -> None:
         resources |= difficulty.input_files(difficulty_run)
     initial = start.load_initial_encoder(options.encoder, run.device)
     rows_read = triplets.read(files, options.data.per_premise, initial.tokenizer, initial.max_length)
-    data = with_dev_pairs(rows_read, options, initial, noun="triplets")
+    data = with_dev_pairs(rows_read, options, initial, noun="triplets" if files.num_texts == 3 else "pairs")
 
     # score them with the starting encoder, sort them into easy, semi-hard and hard, pace them over the epochs
     rows = plan.random_subset(len(data.train), options.data.limit, training.seed)
@@ -219,7 +221,7 @@ def train(run: OpenRun[PretrainSettings]) -> None:
     write_replacements(augment)
     if scores and distributed.rank() == 0:
         write_atomic(run.folder.path / scoring.FILE, save(scores))
-    print_curriculum(paced)
+    print_curriculum(paced, data.noun)
     fit_and_save(
         run,
         initial,
@@ -234,9 +236,9 @@ def train(run: OpenRun[PretrainSettings]) -> None:
     )
 
 
-def print_curriculum(paced: curriculum.Paced) -> None:
-    """Print how many triplets are easy, semi-hard and hard, and each epoch's mix of them."""
-    total = format_count(paced.row_count, "triplets")
+def print_curriculum(paced: curriculum.Paced, noun: str) -> None:
+    """Print how many rows are easy, semi-hard and hard, and each epoch's mix of them."""
+    total = format_count(paced.row_count, noun)
     if not paced.group_sizes:
         distributed.say(total)
         return

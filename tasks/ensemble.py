@@ -49,11 +49,9 @@ class Member:
 
 def check_alike(runs: Sequence[Path]) -> None:
     """Raise `UserError` unless all runs are finished and have the same tasks and data, by their hashes."""
-    first_tasks = ""
     first_hashes: dict[str, str] = {}
     for run in runs:
         manifest, _ = manifests.fine_tuned(run)
-        tasks = manifest["all_settings"]["tasks"]
         hashes = {}
         for split, entries in manifest["data"].items():
             for task, entry in entries.items():
@@ -61,10 +59,10 @@ def check_alike(runs: Sequence[Path]) -> None:
         for task, definition in (manifest.get("own_tasks") or {}).items():
             hashes[f"definition of {task}"] = str(recorded_definition(definition).reading)
         if run == runs[0]:
-            first_tasks = tasks
             first_hashes = hashes
-        if hashes.keys() != first_hashes.keys():
-            raise UserError(f"{run}: was trained on {tasks}, but {runs[0]} on {first_tasks}")
+        in_one = sorted(hashes.keys() ^ first_hashes.keys())
+        if in_one:
+            raise UserError(f"{run} and {runs[0]}: only one of them has a {in_one[0]}")
         for name, sha256 in hashes.items():
             if sha256 != first_hashes[name]:
                 raise UserError(f"{run}: the {name} is not that of {runs[0]}")

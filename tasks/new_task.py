@@ -115,7 +115,7 @@ def _related_files(source: Path) -> tuple[str, dict[str, Path]]:
         name = (before + after).strip("-_ ")
         if name.lower() in ("", "set", "data"):
             name = source.absolute().parent.name
-    name = re.sub(r"[^A-Za-z0-9_-]+", "-", name)
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-_")
     return name if can_name_task(name) else f"my-{name}", files
 
 
@@ -140,7 +140,7 @@ def _text_columns(columns: dict[str, list[str]]) -> list[str]:
 
 
 def _label_column(columns: dict[str, list[str]], texts: Sequence[str]) -> str:
-    """The column of labels: with a usual name, else the one with the fewest different cells, but two or more."""
+    """The column of labels: with a usual name, else the last of those with the fewest different cells, at least two."""
     others = {}
     for name, cells in columns.items():
         different = len(set(cells) - {""})
@@ -150,7 +150,8 @@ def _label_column(columns: dict[str, list[str]], texts: Sequence[str]) -> str:
         usual = find_columns(list(others), kind)
         if "label" in usual:
             return usual["label"]
-    return min(others, key=lambda name: others[name], default="")
+    # row numbers can be as different as scores, and usually stand first
+    return min(reversed(others), key=lambda name: others[name], default="")
 
 
 def _scale(scores: Sequence[float]) -> tuple[float, float]:

@@ -22,12 +22,12 @@ _TABLE = {
 TASKS: dict[str, type[Task]] = {name: resolve_name(path) for name, path in _TABLE.items()}
 
 
-def resolve_task(word: str, flag: str = "--task", others: Iterable[str] = ()) -> str:
+def resolve_task(word: str, flag: str = "--task") -> str:
     """The task name for a task's short name (`para`, in the course's flags) or name, as given to `flag`.
 
-    `others` are names of tasks that come from files. Raises `UserError` if it is unknown.
+    Raises `UserError` if it is unknown.
     """
-    names = {name: name for name in [*TASKS, *others]}
+    names = {name: name for name in TASKS}
     for name, task in TASKS.items():
         # a name takes precedence over another task's short name
         names.setdefault(task.files.flag_prefix, name)

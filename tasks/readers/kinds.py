@@ -44,7 +44,11 @@ KINDS = {
         id=("pair_ID",),
     ),
     "triplet": Columns(
-        {"anchor": ("sent0", "anchor"), "positive": ("sent1", "positive"), "negative": ("hard_neg", "negative")},
+        {
+            "anchor": ("sent0", "anchor"),
+            "positive": ("sent1", "positive"),
+            "negative": ("hard_neg", "negative", "hard_negative"),
+        },
         id=(),
     ),
 }

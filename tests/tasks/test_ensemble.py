@@ -125,7 +125,7 @@ def test_members_must_be_alike(runs: list[Path], tiny: Path, tmp_path: Path) -> 
     (first / "manifest.json").write_text(text)
     manifest = {"all_settings": {**json.loads(text)["all_settings"], "tasks": "sst"}}
     (second / "manifest.json").write_text(json.dumps(manifest | {"data": {"dev": {"sst": {"sha256": "0"}}}}))
-    assert message(first, second).startswith(f"{second}: was trained on sst")
+    assert message(first, second) == f"{second} and {first}: only one of them has a dev file of quora"
     changed = json.loads(text)
     changed["data"]["test"]["quora"]["sha256"] = "0"
     (second / "manifest.json").write_text(json.dumps(changed))

@@ -27,6 +27,11 @@ FILES = [
         "left,right,points\na cat and so on,the cat again,1.0\na dog and so on,the tree again,0.25\n",
         ("similarity", "points"),
     ),
+    (
+        "numbered.csv",
+        "n,left,right,points\n0,a cat and so on,the cat again,0.5\n1,a dog and so on,the tree again,0.25\n",
+        ("similarity", "points"),
+    ),
 ]
 
 
@@ -66,7 +71,7 @@ def test_labels_are_not_those_of_test_rows(tmp_path: Path, monkeypatch: pytest.M
 def test_name_is_that_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the word train, which is no part of another word."""
     monkeypatch.chdir(tmp_path)
-    for file, name in (("constraints.csv", "constraints"), ("mails_train.csv", "mails"), ("news-training.csv", "news")):
+    for file, name in (("constraints.csv", "constraints"), ("mails_train.csv", "mails"), ("news-training.csv", "news"), ("übung.csv", "bung")):
         Path(file).write_text("text,label\na cat sat,x\na dog sat,y\n")
         assert new_task.write_task(Path(file)) == Path(f"{name}.toml")
 

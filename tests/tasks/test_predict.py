@@ -119,7 +119,7 @@ def test_other_inputs_are_named(make_run: Callable[..., Path]) -> None:
         assert str(caught.value).startswith(f"{name}: ") and words in str(caught.value), (inputs, caught.value)
     with pytest.raises(UserError, match="sts: predicts a score"):
         predictor.predict_proba("sts", [("a", "b")])
-    with pytest.raises(UserError, match="the run has no head for quora: it was trained on sst, sts"):
+    with pytest.raises(UserError, match="task: 'para' is not one of sst, sts"):
         predictor.predict("para", [("a", "b")])
 
 

@@ -71,9 +71,9 @@ def test_chance_is_loss_of_equal_vectors(rows: int, columns: int) -> None:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"objective": "triplet", "order": "none"}, "two.csv: --objective triplet needs rows with hard negatives"),
+        ({"objective": "triplet", "order": "none"}, "two.csv: no column .* which --objective triplet needs"),
         ({"order": "none", "per_premise": "zip"}, "--per-premise belongs to labelled NLI pairs; .*two.csv holds none"),
-        ({"order": "anti"}, "two.csv: --order anti needs rows with hard negatives; choose --order none or random"),
+        ({"order": "anti"}, "two.csv: no column .* which --order anti needs; for pairs choose"),
     ],
 )
 def test_pairs_need_suitable_settings(tmp_path: Path, flags: dict[str, Any], message: str) -> None:
