@@ -156,15 +156,12 @@ def find_data(options: PretrainSettings) -> triplets.TripletFiles:
     if files.kind == "triplet" and options.data.per_premise != "first":
         raise UserError(f"--per-premise belongs to labelled NLI pairs; {files.paths[0]} holds none")
     if files.num_texts == 2:
+        missing = f"{files.paths[0]}: no column 'hard_neg' or 'negative'"
         if options.loss.objective != "nt-xent":
-            raise UserError(
-                f"{files.paths[0]}: no column 'hard_neg' or 'negative', which --objective {options.loss.objective} needs"
-            )
+            raise UserError(f"{missing}, which --objective {options.loss.objective} needs")
         if options.curriculum.by_difficulty:
-            raise UserError(
-                f"{files.paths[0]}: no column 'hard_neg' or 'negative', which --order {options.curriculum.order} needs; "
-                "for pairs choose --order none or random"
-            )
+            order = options.curriculum.order
+            raise UserError(f"{missing}, which --order {order} needs; for pairs choose --order none or random")
     return files
 
 

@@ -13,8 +13,6 @@ from minbert import weights
 from minbert.attention import Layer, in_length_order, sorted_by_length
 from minbert.config import BertConfig
 from minbert.errors import UserError
-from minbert.files import expand_user, save_safetensors, write_json
-from minbert.modules import RECORD
 from minbert.ragged import Ragged, inverse
 
 
@@ -136,19 +134,6 @@ class BertModel(nn.Module):
         if self.pooler_dense is None:
             raise UserError("these weights have no pooling layer: choose another pooler, such as mean")
         return torch.tanh(self.pooler_dense(first))
-
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write config and weights to a new folder, or into one, as transformers' BertModel does; no tokenizer.
-
-        Raises `UserError` for the folder of an `Encoder`, whose other files belong to its weights.
-        """
-        path = expand_user(folder)
-        if (path / RECORD).is_file():
-            raise UserError(f"{path}: holds an encoder with its tokenizer and pooler: save it with Encoder.save")
-        path.mkdir(parents=True, exist_ok=True)
-        write_json(path / "config.json", self.config.to_transformers())
-        tensors = {weights.their_name(name): tensor for name, tensor in self.state_dict().items()}
-        save_safetensors(path / "model.safetensors", tensors)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None

@@ -3,7 +3,6 @@
 import importlib.util
 import os
 import re
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -153,7 +152,10 @@ def read(folder: Path, model: nn.Module) -> dict[str, Tensor]:
     # other programs' folders have no record
     recorded = read_optional_json(folder / modules.RECORD).get("sha256")
     if recorded is not None and recorded != sha256(folder):
-        raise UserError(f"{path}: damaged or replaced: its SHA-256 is not the one in {modules.RECORD}")
+        raise UserError(
+            f"{path}: damaged or replaced: its SHA-256 is not the one in {modules.RECORD}; delete {modules.RECORD} if "
+            "another program has saved these weights"
+        )
     return state
 
 
@@ -239,23 +241,6 @@ def sha256(folder: Path) -> str:
 @cache
 def _sha256(path: Path, *_: int) -> str:
     return sha256_of(path)
-
-
-def saved_pooler(folder: Path) -> str | None:
-    """The pooler that a folder of weights names; None if it names none.
-
-    Warns of what sentence-transformers and `Encoder` do with this folder, but training leaves out: layers over the
-    pooled vector, except its scaling to length 1, a truncation of it, and a prompt before every text.
-    """
-    pipeline = modules.read_pipeline(folder)
-    left_out = [type(layer).__name__ for layer in pipeline.layers if not isinstance(layer, modules.Normalize)]
-    if pipeline.default_prompt_name is not None:
-        left_out.append(f"the prompt {pipeline.default_prompt_name}")
-    if pipeline.truncate_dim is not None:
-        left_out.append(f"the truncation to {pipeline.truncate_dim} dimensions")
-    if left_out:
-        warnings.warn(f"{folder}: {', '.join(left_out)} is left out: the folder's own vectors differ", stacklevel=2)
-    return pipeline.pooler
 
 
 def resolve(name: str, flag: str = "") -> Path:

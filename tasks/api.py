@@ -146,7 +146,7 @@ def _encoder_folder(encoder: Encoder) -> Path:
     tensors = encoder.model.state_dict() | encoder.pipeline.layers.state_dict(prefix="layers.")
     for name, tensor in tensors.items():
         digest.update(name.encode())
-        digest.update(tensor.cpu().numpy().tobytes())
+        digest.update(tensor.float().cpu().numpy().tobytes())
     folder = cache_folder() / "encoders" / digest.hexdigest()[:16]
     with cache_entry(folder):
         if not (folder / RECORD).is_file():

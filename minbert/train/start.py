@@ -9,7 +9,7 @@ from typing import Any, Generic
 
 import torch
 
-from minbert import weights
+from minbert import modules, weights
 from minbert.bert import BertModel
 from minbert.config import BertConfig
 from minbert.errors import UserError, format_count
@@ -104,7 +104,7 @@ def load_initial_encoder(
     if not source:
         raise UserError("--weights: name the encoder to start from, such as minilm or runs/consert-sup/encoder")
     model, tokenizer, folder = load_encoder(source, flag, settings.encoder_dropout)
-    saved = weights.saved_pooler(folder)
+    saved = saved_pooler(folder, source)
     pooler = settings.pooler or saved or "pooler"
     if pooler == "pooler" and model.pooler_dense is None:
         raise UserError(f"{flag} {source}: the weights have no pooling layer; choose another pooler: --pooler mean")
@@ -228,11 +228,29 @@ def load_encoder(source: str, flag: str, dropout: float | None) -> tuple[BertMod
     tokenizer.check_fits(config.vocab_size, str(folder))
     if tokenizer.size < config.vocab_size:
         distributed.note(
-            f"{folder}: the vocabulary has {tokenizer.size:,} pieces, the weights embed {config.vocab_size:,}"
+            f"{flag} {source}: the vocabulary has {tokenizer.size:,} pieces, the weights embed {config.vocab_size:,}"
         )
     if dropout is not None:
         config = replace(config, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
     return accelerate(BertModel.with_weights(folder, config)), tokenizer, folder
+
+
+def saved_pooler(folder: Path, source: str) -> str | None:
+    """The pooler that a folder of weights names; None if it names none.
+
+    Prints a note, which calls the folder `source`, of what sentence-transformers and `Encoder` do with it but training
+    leaves out: layers over the pooled vector, except its scaling to length 1, a truncation of it, and a prompt before
+    every text.
+    """
+    pipeline = modules.read_pipeline(folder)
+    left_out = [type(layer).__name__ for layer in pipeline.layers if not isinstance(layer, modules.Normalize)]
+    if pipeline.default_prompt_name is not None:
+        left_out.append(f"the prompt {pipeline.default_prompt_name}")
+    if pipeline.truncate_dim is not None:
+        left_out.append(f"the truncation to {pipeline.truncate_dim} dimensions")
+    if left_out:
+        distributed.note(f"{source}: training leaves out {', '.join(left_out)}, so its vectors are not {source}'s own")
+    return pipeline.pooler
 
 
 def resolve_max_length(requested: int, config: BertConfig) -> int:

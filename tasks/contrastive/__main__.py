@@ -18,6 +18,7 @@ from minbert.errors import UserError, format_count
 from minbert.files import expand_user, require_file
 from minbert.pooling import NAMES as POOLERS
 from minbert.train import cli
+from minbert.train.start import saved_pooler
 from tasks import readers
 from tasks.contrastive import scoring, triplets
 from tasks.contrastive.curriculum import GROUPS, difficulty
@@ -80,7 +81,7 @@ def main() -> None:
     arguments = parse(sys.argv[1:])
     texts = triplets_of(expand_user(arguments.triplets), arguments.premise)
     folder = weights.resolve(arguments.weights, "--weights")
-    pooler = arguments.pooler or weights.saved_pooler(folder) or "pooler"  # as training does
+    pooler = arguments.pooler or saved_pooler(folder, arguments.weights) or "pooler"  # as training does
     encoder = Encoder.load(folder, pooler=pooler, precision=arguments.precision, max_length=arguments.max_length)
     distinct_texts, index = scoring.distinct(chain.from_iterable(texts))
     # without the folder's prompt and the layers over the pooled vector, as training does

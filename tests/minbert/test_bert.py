@@ -122,8 +122,8 @@ def test_token_types_equal_transformers(tiny: Path) -> None:
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
-def test_tokenizer_output_is_accepted(tiny: Path, tmp_path: Path, side: str) -> None:
-    """Pairs as transformers' tokenizer pads them; `save_pretrained` writes what transformers opens."""
+def test_tokenizer_output_is_accepted(tiny: Path, side: str) -> None:
+    """Pairs as transformers' tokenizer pads them."""
     tokenizer = AutoTokenizer.from_pretrained(tiny, padding_side=side)
     batch = tokenizer(["the cat", "a dog"], ["sat", "runs! on the mat"], return_tensors="pt", padding=True)
     assert batch["token_type_ids"].any()
@@ -131,8 +131,6 @@ def test_tokenizer_output_is_accepted(tiny: Path, tmp_path: Path, side: str) -> 
     wanted = transformers_model(tiny)(**batch)
     real = batch["attention_mask"].bool()
     assert worst(mine(**batch)[0][real], wanted[0][real]) <= 1e-5
-    mine.save_pretrained(tmp_path / "saved")
-    assert worst(transformers_model(tmp_path / "saved")(**batch)[1], wanted[1]) <= 1e-5
 
 
 IDS = torch.tensor([[2, 5, 3]])

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from minbert import BertModel, UserError, convert, weights
+from minbert import BertModel, UserError, convert, modules
 from minbert.convert import convert_checkpoint
 from tests.minbert.conftest import Harmful, same
 
@@ -47,7 +47,7 @@ def course(request: pytest.FixtureRequest, tiny: Path, tmp_path: Path) -> Path:
 def test_course_checkpoint_becomes_an_encoder(course: Path, tiny: Path, tmp_path: Path) -> None:
     convert.run([str(course), "--like", str(tiny), "--to", str(tmp_path / "new")])
     assert same(tmp_path / "new", tiny)
-    assert weights.saved_pooler(tmp_path / "new") == "pooler", "the course's heads read it"
+    assert modules.read_pipeline(tmp_path / "new").pooler == "pooler", "the course's heads read it"
     with pytest.raises(UserError, match="exists already"):
         convert_checkpoint(course, str(tiny), tmp_path / "new")
 

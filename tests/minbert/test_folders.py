@@ -310,7 +310,7 @@ REFUSED: list[Kind] = [
     ("an adapter over other", changed, {"name": "adapter_config.json", "peft_type": "LORA"}),
     (f"vocabulary has {ROWS + 1} pieces but the weights embed only {ROWS}", with_vocabulary, {"pieces": MANY}),
     ("has no vocabulary", with_vocabulary, {"pieces": []}),
-    ("adds other tokens than", without_template, {}),
+    ("does not put exactly", without_template, {}),
     ("truncates on the left", changed, {"name": "tokenizer_config.json", "truncation_side": "left"}),
     ("pooling mode lasttoken", library, {"pooling": "lasttoken"}),
     ("pooling mode cls \\+ mean", library, {"pooling": ("cls", "mean")}),

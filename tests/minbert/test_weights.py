@@ -19,6 +19,7 @@ from transformers import BertModel as Theirs
 
 from minbert import BertConfig, BertModel, Encoder, UserError, modules, pooling, weights
 from minbert.tokenizer import Tokenizer
+from minbert.train.start import saved_pooler
 from tests.minbert.conftest import cut, flip_last_bit, same
 
 Copy = Callable[..., Path]
@@ -148,8 +149,10 @@ def test_foreign_folder_is_copied_once(tiny_copy: Copy, tmp_path: Path, monkeypa
     assert copy != folder and Encoder.load(folder).encode("a cat").shape == (32,)
 
 
-def test_training_leaves_layers_and_prompts_out(saved: Callable[[str], Path], tmp_path: Path) -> None:
-    """An encoder trained from a folder keeps its longest input and Normalize, and a warning says what it does not."""
+def test_training_leaves_layers_and_prompts_out(
+    saved: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An encoder trained from a folder keeps its longest input and Normalize, and a note says what it does not."""
     torch.manual_seed(3)
     later = [models.Dense(32, 8), models.Normalize()]
     theirs = SentenceTransformer(str(saved("mean")), device="cpu", prompts={"q": "the "}, default_prompt_name="q")
@@ -159,8 +162,9 @@ def test_training_leaves_layers_and_prompts_out(saved: Callable[[str], Path], tm
     theirs.max_seq_length = 20
     theirs.save(str(tmp_path / "theirs"))
     folder = weights.resolve(str(tmp_path / "theirs"))
-    with pytest.warns(UserWarning, match="Dense, the prompt q, the truncation to 5 dimensions is left out"):
-        assert weights.saved_pooler(folder) == "mean"
+    assert saved_pooler(folder, "theirs") == "mean"
+    left_out = "Dense, the prompt q, the truncation to 5 dimensions"
+    assert f"theirs: training leaves out {left_out}, so" in capsys.readouterr().err
     model = BertModel.from_pretrained(folder)
     kept = modules.settings_kept_by_training(folder)
     weights.save(tmp_path / "run", model.state_dict(), model.config, Tokenizer.load(folder), "mean", kept)

@@ -71,7 +71,9 @@ def test_labels_are_not_those_of_test_rows(tmp_path: Path, monkeypatch: pytest.M
 def test_name_is_that_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the word train, which is no part of another word."""
     monkeypatch.chdir(tmp_path)
-    for file, name in (("constraints.csv", "constraints"), ("mails_train.csv", "mails"), ("news-training.csv", "news"), ("übung.csv", "bung")):
+    names = {"constraints.csv": "constraints", "mails_train.csv": "mails", "news-training.csv": "news"}
+    names["übung.csv"] = "bung"  # a name that begins with - would be read as a flag
+    for file, name in names.items():
         Path(file).write_text("text,label\na cat sat,x\na dog sat,y\n")
         assert new_task.write_task(Path(file)) == Path(f"{name}.toml")
 
