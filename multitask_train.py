@@ -30,7 +30,8 @@ def main() -> None:
     program = "multitask_train.py"
     parsed = parse(MultitaskSettings, PRESETS, sys.argv[1:], program=program, description=about, default="default")
     if parsed.settings.files.new_task:
-        cli.say(new_task.describe(expand_user(parsed.settings.files.new_task)))
+        path = new_task.write_task(expand_user(parsed.settings.files.new_task))
+        cli.say(f"{path}:\n\n{path.read_text(encoding='utf-8')}")
         return
     with start.open_run(resolve_defaults(parsed)) as run:
         train(run)
@@ -43,7 +44,7 @@ def train(run: OpenRun[MultitaskSettings]) -> None:
 
     # read the tasks
     tasks = registry.build(settings.data.tasks, settings.model.pairs, "--tasks")
-    paths = record.prediction_paths(tasks, settings)
+    paths = splits.prediction_paths(tasks, settings)
     files = splits.find_splits(tasks, settings, paths)
     resources = synonym_files(settings)
     flag, source = settings.encoder.starting_point()
@@ -99,7 +100,7 @@ def train(run: OpenRun[MultitaskSettings]) -> None:
 
     # predict, score, save, write the page
     folder = run.folder.path
-    predictions = evaluate.predict(multitask, data, paths, run.precision, evaluation.outputs_of_kept(state))
+    predictions = evaluate.predict(multitask, data, run.precision, evaluation.outputs_of_kept(state))
     scores = evaluate.score(multitask.tasks, predictions)
     record.save(folder, multitask.tasks, predictions, paths)
     state_dict = initial.model.state_dict()

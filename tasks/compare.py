@@ -55,9 +55,7 @@ class Difference:
         return self.second - self.first
 
 
-def score_intervals(
-    tasks: TasksScores, *, norm: bool, resamples: int = RESAMPLES
-) -> tuple[dict[str, Interval | None], Interval | None]:
+def score_intervals(tasks: TasksScores, *, norm: bool) -> tuple[dict[str, Interval | None], Interval | None]:
     """95% bootstrap intervals over dev rows: of each task's score, and of the dev norm if `norm` is true."""
     samples: dict[str, np.ndarray] = {}
     by_task: dict[str, Interval | None] = {}
@@ -67,7 +65,7 @@ def score_intervals(
         if rows and task.metric in intervals.METRICS:
             # [1, R]: one system
             samples[name] = intervals.bootstrap(
-                task.metric, rows.predicted[None], rows.gold, name, resamples=resamples
+                task.metric, rows.predicted[None], rows.gold, name, resamples=RESAMPLES
             )[0]
             by_task[name] = interval(samples[name])
     if norm and samples and samples.keys() == tasks.keys():
@@ -101,13 +99,7 @@ def common(systems: Sequence[PredictedRows]) -> list[PredictedRows]:
     return aligned
 
 
-def differences(
-    first: Sequence[TasksScores],
-    second: Sequence[TasksScores],
-    *,
-    norm: bool = True,
-    resamples: int = RESAMPLES,
-) -> list[Difference]:
+def differences(first: Sequence[TasksScores], second: Sequence[TasksScores], *, norm: bool = True) -> list[Difference]:
     """The difference (second minus first) in each common task, and in the dev norm if all tasks can be compared.
 
     Each side is one or more runs of a setting, whose scores are averaged. A task is left out if its metrics differ, or
@@ -119,7 +111,7 @@ def differences(
     for name in first[0]:
         if name not in second[0]:
             continue
-        compared = _compare_task([run[name] for run in first], [run[name] for run in second], resamples)
+        compared = _compare_task([run[name] for run in first], [run[name] for run in second])
         if compared is not None:
             difference, first_samples[name], second_samples[name] = compared
             by_task.append(difference)
@@ -139,7 +131,7 @@ def differences(
 
 
 def _compare_task(
-    first: Sequence[TaskScores], second: Sequence[TaskScores], resamples: int
+    first: Sequence[TaskScores], second: Sequence[TaskScores]
 ) -> tuple[Difference, np.ndarray, np.ndarray] | None:
     """The difference in one task and each side's mean score on the resamples [R]; None if it cannot be compared."""
     systems = [*first, *second]
@@ -154,7 +146,7 @@ def _compare_task(
     if not len(gold):
         return None
     predicted = np.stack([system.predicted for system in rows])
-    samples = intervals.bootstrap(metric, predicted, gold, first[0].name, resamples=resamples)
+    samples = intervals.bootstrap(metric, predicted, gold, first[0].name, resamples=RESAMPLES)
     scores = intervals.scores(metric, predicted, gold)
     split = len(first)
     first_samples = samples[:split].mean(0)
@@ -365,14 +357,14 @@ def setting_table(groups: Mapping[str, Sequence[Run]]) -> Table:
     return Table("Settings that differ", pd.DataFrame(rows), left=len(groups) + 1)
 
 
-def difference_table(groups: Mapping[str, Sequence[Run]], summary: pd.DataFrame, resamples: int) -> Table:
+def difference_table(groups: Mapping[str, Sequence[Run]], summary: pd.DataFrame) -> Table:
     """The difference of each other group's means to the first's, with intervals over seeds and over dev rows."""
     baseline, *compared = groups
     first = groups[baseline]
     rows = []
     notes = []
     for group in compared:
-        over_rows = _intervals_over_rows(first, groups[group], resamples)
+        over_rows = _intervals_over_rows(first, groups[group])
         compared_metrics = summary[(summary["group"] == group) & summary["difference"].notna()]
         if _labels(first[0]) != _labels(groups[group][0]):
             # means over different scores
@@ -407,7 +399,7 @@ def difference_table(groups: Mapping[str, Sequence[Run]], summary: pd.DataFrame,
         "Over seeds: Student's t, paired if both have the same seeds, else Welch's; it needs two seeds on each side."
     )
     notes.append(
-        f"Over rows: {resamples:,} paired bootstrap resamples of the dev rows in common, the seeds held fixed; it does "
+        f"Over rows: {RESAMPLES:,} paired bootstrap resamples of the dev rows in common, the seeds held fixed; it does "
         "not say how another seed would differ."
     )
     frame = pd.DataFrame(rows)
@@ -416,13 +408,11 @@ def difference_table(groups: Mapping[str, Sequence[Run]], summary: pd.DataFrame,
     return Table(f"Differences to {baseline}", frame, tuple(notes), left=2)
 
 
-def _intervals_over_rows(first: Sequence[Run], second: Sequence[Run], resamples: int) -> dict[str, Difference]:
+def _intervals_over_rows(first: Sequence[Run], second: Sequence[Run]) -> dict[str, Difference]:
     """The differences of two groups over the dev rows in common, by the metric's label; none between stages."""
     if first[0].multitask != second[0].multitask:
         return {}
-    compared = differences(
-        [run.tasks for run in first], [run.tasks for run in second], norm=first[0].multitask, resamples=resamples
-    )
+    compared = differences([run.tasks for run in first], [run.tasks for run in second], norm=first[0].multitask)
     by_label = {}
     for difference in compared:
         task = first[0].tasks.get(difference.name)
@@ -462,7 +452,7 @@ def _left_out(
     return notes
 
 
-def compare(runs: Sequence[Run], resamples: int = RESAMPLES) -> list[Table]:
+def compare(runs: Sequence[Run]) -> list[Table]:
     """The tables of scores, of each run if groups have several, of settings that differ, and of differences."""
     groups = group_runs(runs)
     frame = as_frame(groups)
@@ -476,7 +466,7 @@ def compare(runs: Sequence[Run], resamples: int = RESAMPLES) -> list[Table]:
     if len(settings.rows):
         tables.append(settings)
     if len(groups) > 1:
-        tables.append(difference_table(groups, over_seeds, resamples))
+        tables.append(difference_table(groups, over_seeds))
     return tables
 
 

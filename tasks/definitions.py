@@ -28,6 +28,7 @@ from torch import nn
 from minbert.errors import UserError, format_list, one_of, short_repr, suggestion
 from minbert.files import expand_user, read_toml, require_file
 from minbert.train import distributed
+from minbert.train.progress import NOT_METRICS
 from tasks.readers.formats import cell, has_semicolons, read_records
 from tasks.readers.kinds import KINDS, find_columns, is_number
 from tasks.readers.rows import SPLITS, is_of_split
@@ -44,7 +45,7 @@ _KEYS = {
 """The keys that the file of a task may have, by its kind."""
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 # the columns of metrics.jsonl, and the course's tasks with the names of their flags
-_RESERVED = {"kind", "step", "epoch", "score", "best", "seconds", "dev_norm", "sst", "quora", "para", "sts"}
+_RESERVED = {*NOT_METRICS, "dev_norm", "sst", "quora", "para", "sts"}
 _MANY_LABELS = 20
 
 

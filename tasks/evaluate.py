@@ -19,7 +19,7 @@ from tasks import metrics, record
 from tasks.examples import Examples
 from tasks.model import MultitaskModel
 from tasks.record import Predictions
-from tasks.splits import Paths, Splits
+from tasks.splits import Splits
 from tasks.tables import class_table
 from tasks.task import Task
 
@@ -69,7 +69,7 @@ class DevEvaluation:
     model: MultitaskModel
     dev: Mapping[str, Examples]
     precision: str
-    outputs: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
+    latest_outputs: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
 
     def __call__(self) -> tuple[float, dict[str, Any]]:
         """The dev norm, and the metrics to log: each task's score and `dev_norm`."""
@@ -78,7 +78,7 @@ class DevEvaluation:
         for name, examples in self.dev.items():
             task = self.model.tasks[name]
             head_outputs = outputs(self.model, task, examples, self.precision, divided=True)
-            self.outputs[name, "dev"] = head_outputs
+            self.latest_outputs[name, "dev"] = head_outputs
             scores[name] = report(task, task.predict(head_outputs), examples.labels)["score"]
             by_metric.append((task.metric, scores[name]))
         norm = metrics.dev_norm(by_metric)
@@ -86,7 +86,7 @@ class DevEvaluation:
 
     def outputs_of_kept(self, state: LoopState) -> HeadOutputs:
         """The outputs of the kept weights, if the latest evaluation was theirs, else none."""
-        return self.outputs if state.kept_step == state.step else {}
+        return self.latest_outputs if state.kept_step == state.step else {}
 
 
 def report(task: Task, predicted: np.ndarray, gold: np.ndarray) -> dict[str, Any]:
@@ -103,21 +103,21 @@ def report(task: Task, predicted: np.ndarray, gold: np.ndarray) -> dict[str, Any
     }
 
 
-def predict(model: MultitaskModel, data: Splits, paths: Paths, precision: str, computed: HeadOutputs) -> Predictions:
-    """The rows, with predictions, of the splits that prediction files are written for.
+def predict(model: MultitaskModel, data: Splits, precision: str, computed: HeadOutputs) -> Predictions:
+    """The dev and test rows of every task, with predictions.
 
     Outputs in `computed` are taken from there.
     """
     predictions = {}
-    for name, split in paths:
-        task = model.tasks[name]
-        examples = data[split][name]
-        if (name, split) in computed:
-            head_outputs = computed[name, split]
-        else:
-            head_outputs = outputs(model, task, examples, precision)
-        predicted = task.predict(head_outputs)
-        predictions[name, split] = record.rows_of(examples, predicted, task.probabilities(head_outputs))
+    for split in ("dev", "test"):
+        for name, examples in data[split].items():
+            task = model.tasks[name]
+            if (name, split) in computed:
+                head_outputs = computed[name, split]
+            else:
+                head_outputs = outputs(model, task, examples, precision)
+            predicted = task.predict(head_outputs)
+            predictions[name, split] = record.rows_of(examples, predicted, task.probabilities(head_outputs))
     return predictions
 
 

@@ -60,7 +60,10 @@ class MultitaskModel(nn.Module):
             self.sentence_encoder = (sentence_encoder or deepcopy(encoder)).requires_grad_(False)
             self.sentence_vectors = GraphedVectors(self.sentence_encoder, "mean")
         self.tasks = {task.name: task for task in tasks}
-        self.heads = nn.ModuleDict({task.name: task.head(encoder.config.hidden_size, dropout) for task in tasks})
+        self.heads = nn.ModuleDict()
+        for task in tasks:
+            width = task.feature_width(encoder.config.hidden_size)
+            self.heads[task.name] = task.head(width, dropout)
         self.frozen = frozen
         encoder.requires_grad_(not frozen)
 

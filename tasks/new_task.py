@@ -92,12 +92,6 @@ def write_task(source: Path) -> Path:
     return path
 
 
-def describe(source: Path) -> str:
-    """Write the task's file as `write_task` does; its path and content for the terminal."""
-    path = write_task(source)
-    return f"{path}:\n\n{path.read_text(encoding='utf-8')}"
-
-
 def _related_files(source: Path) -> tuple[str, dict[str, Path]]:
     """The name of the task, and the files of its splits."""
     files = {"train": source}

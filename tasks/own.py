@@ -62,7 +62,7 @@ class OwnTask(PairTask):
     def head(self, width: int, dropout: float) -> nn.Module:
         """A head with one dropout layer for single texts, else two; a score is on the scale from 0 to 5."""
         if self.num_texts == 1:
-            return Head(width, self.outputs, dropout, dropouts=1)
+            return Head(width, self.outputs, dropout, dropout_layers=1)
         head = super().head(width, dropout)
         return head if self.classes else Scaled(head)
 
@@ -111,6 +111,7 @@ class OwnTask(PairTask):
                 for name, probability in zip(self.classes, probabilities[row].tolist(), strict=True):
                     added[f"p({name})"] = round(probability, 6)
             rows.append({**record, **added})
+        # standard output has the form of the input, a prediction file that of its name
         as_json = is_json(source)
         if split:
             as_json = self.prediction_ending == "jsonl"

@@ -14,15 +14,16 @@ class Paraphrase(PairTask):
     title = "paraphrase"
     metric = "accuracy"
     files = Files(
-        "quora-train.csv",
-        "quora-dev.csv",
-        "quora-test-student.csv",
-        "para",
-        "id \t Predicted_Is_Paraphrase \n",
-        LEADERBOARD_ROW,
+        train="quora-train.csv",
+        dev="quora-dev.csv",
+        test="quora-test-student.csv",
+        flag_prefix="para",
+        header="id \t Predicted_Is_Paraphrase \n",
+        row=LEADERBOARD_ROW,
     )
     classes = ("different", "paraphrase")
     kind = "pair-class"
+    outputs = 1
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Sum over rows of the binary cross entropy with logits."""

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from minbert.errors import UserError
-from minbert.files import expand_user, write_atomic
-from minbert.train import cli
+from minbert.files import write_atomic
 from tasks.examples import Examples
 from tasks.task import Task
 
@@ -104,28 +103,6 @@ def rows_of(examples: Examples, predicted: np.ndarray, probabilities: np.ndarray
         texts.append(tuple(cache.text(row, column) for column in range(cache.num_texts)))
     gold = np.asarray(examples.labels, dtype=np.float64)
     return PredictedRows(ids, texts, gold, predicted, probabilities, cache.source)
-
-
-def prediction_paths(tasks: Sequence[Task], settings: Any) -> dict[tuple[str, str], Path]:
-    """(task, split) -> path of the prediction file.
-
-    Raises `UserError` if a given path cannot be written, or is that of another prediction file.
-    """
-    paths: dict[tuple[str, str], Path] = {}
-    for task in tasks:
-        for split in task.splits:
-            if split == "train":
-                continue
-            flag = getattr(settings.files, f"{task.files.flag_prefix}_{split}_out", "")
-            path = expand_user(settings.run.run_dir) / "predictions" / prediction_file(task, split)
-            if flag:
-                path = expand_user(flag).absolute()
-                cli.require_writable(path, f"--{task.files.flag_prefix}-{split}-out")
-            # before the run: at its end one file would silently replace the other
-            if path.resolve() in [earlier.resolve() for earlier in paths.values()]:
-                raise UserError(f"{path}: two prediction files would be written there; see the --*_out flags")
-            paths[task.name, split] = path
-    return paths
 
 
 def prediction_file(task: Task, split: str) -> str:

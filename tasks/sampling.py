@@ -1,6 +1,7 @@
 """Task sampling: the order of batches over several data sets (CBCL, section 4.2.4)."""
 
 from collections.abc import Mapping
+from itertools import product
 
 import numpy as np
 
@@ -31,11 +32,9 @@ def plan(
 
     if sampling == "sequential":
         # all epochs of a task, then all epochs of the next one
-        order: list[str] = []
-        for task in sizes:
-            order += [task] * epochs
-        lengths = [counts[task] for task in order]
-        return Plan(lengths, lambda part: stream(order[part], part % epochs, lengths[part]))
+        parts = [*product(sizes, range(epochs))]
+        lengths = [counts[task] for task, _ in parts]
+        return Plan(lengths, lambda part: stream(*parts[part], lengths[part]))
     quotas = _quotas(sampling, counts, power)
 
     def build(epoch: int) -> Steps:

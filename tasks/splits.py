@@ -9,10 +9,10 @@ from minbert.errors import UserError
 from minbert.files import data_folder, expand_user, require_file
 from minbert.token_cache import TokenCache
 from minbert.tokenizer import Tokenizer
-from minbert.train import distributed, plan, start
+from minbert.train import cli, distributed, plan, start
 from minbert.train.run import InputFiles
 from minbert.train.settings import flag_name
-from tasks import readers, sampling
+from tasks import readers, record, sampling
 from tasks.examples import Examples, check_vocabulary
 from tasks.readers.rows import SPLITS
 from tasks.settings import MultitaskSettings
@@ -23,6 +23,28 @@ Paths = Mapping[tuple[str, str], Path]
 """(task, split) -> a file."""
 Splits = Mapping[str, Mapping[str, Examples]]
 """split -> task -> its examples."""
+
+
+def prediction_paths(tasks: Sequence[Task], settings: MultitaskSettings) -> Paths:
+    """(task, split) -> path of the prediction file.
+
+    Raises `UserError` if a given path cannot be written, or is that of another prediction file.
+    """
+    paths: dict[tuple[str, str], Path] = {}
+    for task in tasks:
+        for split in task.splits:
+            if split == "train":
+                continue
+            flag = getattr(settings.files, f"{task.files.flag_prefix}_{split}_out", "")
+            path = expand_user(settings.run.run_dir) / "predictions" / record.prediction_file(task, split)
+            if flag:
+                path = expand_user(flag).absolute()
+                cli.require_writable(path, f"--{task.files.flag_prefix}-{split}-out")
+            # before the run: at its end one file would silently replace the other
+            if path.resolve() in [earlier.resolve() for earlier in paths.values()]:
+                raise UserError(f"{path}: two prediction files would be written there; see the --*_out flags")
+            paths[task.name, split] = path
+    return paths
 
 
 def find_splits(tasks: Sequence[Task], settings: MultitaskSettings, prediction_paths: Paths) -> Paths:

@@ -14,19 +14,19 @@ class Sentiment(Task):
     title = "sentiment"
     metric = "accuracy"
     files = Files(
-        "ids-sst-train.csv",
-        "ids-sst-dev.csv",
-        "ids-sst-test-student.csv",
-        "sst",
-        "id \t Predicted_Sentiment \n",
-        LEADERBOARD_ROW,
+        train="ids-sst-train.csv",
+        dev="ids-sst-dev.csv",
+        test="ids-sst-test-student.csv",
+        flag_prefix="sst",
+        header="id \t Predicted_Sentiment \n",
+        row=LEADERBOARD_ROW,
     )
     classes = ("very negative", "negative", "neutral", "positive", "very positive")
     kind = "single"
 
     def head(self, width: int, dropout: float) -> nn.Module:
         """A head with an output for each class and one dropout layer."""
-        return Head(width, len(self.classes), dropout, dropouts=1)
+        return Head(width, len(self.classes), dropout, dropout_layers=1)
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Sum of -log softmax(outputs)[label]."""

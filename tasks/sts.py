@@ -19,14 +19,15 @@ class Similarity(PairTask):
     title = "similarity"
     metric = "Pearson's r"
     files = Files(
-        "sts-train.csv",
-        "sts-dev.csv",
-        "sts-test-student.csv",
-        "sts",
-        "id \t Predicted_Similiary \n",  # the misspelling is the leaderboard's
-        LEADERBOARD_ROW,
+        train="sts-train.csv",
+        dev="sts-dev.csv",
+        test="sts-test-student.csv",
+        flag_prefix="sts",
+        header="id \t Predicted_Similiary \n",  # the misspelling is the leaderboard's
+        row=LEADERBOARD_ROW,
     )
     kind = "pair-score"
+    outputs = 1
 
     def open(self, path: Path, split: str, tokenizer: Tokenizer, max_length: int) -> Examples:
         """As `Task.open`; raises `UserError` for training scores from 0 to 1 too, as Hugging Face's stsb has them."""

@@ -33,14 +33,14 @@ LEADERBOARD_ROW = "{id} , {value} \n"
 class Head(nn.Module):
     """Linear 512, ReLU, Linear 256, ReLU, Linear: the heads of CBCL (section 4.2), with one or two dropout layers."""
 
-    def __init__(self, width: int, outputs: int, dropout: float, *, dropouts: int) -> None:
+    def __init__(self, width: int, outputs: int, dropout: float, *, dropout_layers: int) -> None:
         super().__init__()
         self.outputs = outputs
         self.layers = nn.Sequential(
             nn.Dropout(dropout),
             nn.Linear(width, 512),
             nn.ReLU(),
-            *([nn.Dropout(dropout)] if dropouts == 2 else []),
+            *([nn.Dropout(dropout)] if dropout_layers == 2 else []),
             nn.Linear(512, 256),
             nn.ReLU(),
             nn.Linear(256, outputs),
@@ -133,9 +133,13 @@ class Task(ABC):
         """The head's input from the pooled vectors of a batch, [B, D] or [2B, D]: [B, D or 3D]."""
         return pooled
 
+    def feature_width(self, hidden: int) -> int:
+        """The width of the head's input for an encoder of hidden size D: D, 3D (`bi`) or 3D + 1 (`joint`)."""
+        return {"bi": 3 * hidden, "joint": 3 * hidden + 1}.get(self.pairs, hidden)
+
     @abstractmethod
     def head(self, width: int, dropout: float) -> nn.Module:
-        """A new head for an encoder of hidden size `width`."""
+        """A new head over features [B, width]."""
 
     @abstractmethod
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
@@ -235,7 +239,7 @@ class PairTask(Task):
     """A task over sentence pairs, each read as one input (`cross`, `paper`), as two (`bi`) or as both (`joint`)."""
 
     num_texts = 2
-    outputs = 1  # of the head
+    outputs: int  # of the head: 1, or a logit for each class
 
     def features(self, pooled: Tensor) -> Tensor:
         """The pooled vectors [B, D], or for the bi-encoder [u; v; |u - v|] [B, 3D] (SBERT, section 3)."""
@@ -246,5 +250,4 @@ class PairTask(Task):
 
     def head(self, width: int, dropout: float) -> nn.Module:
         """A head with two dropout layers."""
-        joined = {"bi": 3 * width, "joint": 3 * width + 1}.get(self.pairs, width)
-        return Head(joined, self.outputs, dropout, dropouts=2)
+        return Head(width, self.outputs, dropout, dropout_layers=2)

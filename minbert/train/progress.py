@@ -14,8 +14,8 @@ from minbert.train.plan import Plan
 
 _SILENCE = 60.0  # seconds; without a terminal, progress is printed at least once in this time
 
-# in the row of an evaluation, besides its metrics
-_NO_METRICS = ("kind", "step", "epoch", "score", "best", "seconds")
+NOT_METRICS = ("kind", "step", "epoch", "score", "best", "seconds")
+"""What a row of an evaluation holds besides its metrics."""
 
 T = TypeVar("T")
 
@@ -127,7 +127,7 @@ class Progress:
         self._score = f"score {_format(row['score'])}"
         metrics = []
         for name, value in row.items():
-            if name not in _NO_METRICS:
+            if name not in NOT_METRICS:
                 metrics.append(f"{name.replace('_', ' ')} {_format(value)}")
         best = "  (best so far)" if row["best"] and self._keeps_best else ""
         measured = "  ".join(metrics) or "nothing is measured"

@@ -12,6 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from safetensors.numpy import load_file
 
 from minbert.seeds import numpy_generator
+from minbert.train.progress import NOT_METRICS
 from tasks import charts, metrics
 from tasks.charts import BLUE, DASHED, GREEN, GREY, GROUND, INK, ORANGE, QUIET, SLOTS, VERMILION, page_svg
 from tasks.contrastive import scoring
@@ -26,7 +27,6 @@ _MAX_DOTS = 1500
 _MOST_NUMBERS = 15  # classes of a confusion matrix whose cells have numbers
 _WIDEST = 720  # pixels of a confusion matrix
 _GROUP_COLOURS = dict(zip(GROUPS, (GREEN, ORANGE, VERMILION), strict=True))
-_NOT_METRICS = {"kind", "step", "epoch", "score", "best", "seconds"}
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def evaluation_curves(run: Run) -> list[Curve]:
         names |= dict.fromkeys(row)
     curves = []
     for name in names:
-        if name in _NOT_METRICS or (name == "dev_norm" and len(run.tasks) == 1):
+        if name in NOT_METRICS or (name == "dev_norm" and len(run.tasks) == 1):
             continue
         values = points(run.evaluations, name)
         before = run.changes.get(name, {}).get("before")

@@ -59,14 +59,14 @@ def write_report(folder: Path, out: Path | None = None, *, texts: bool = True) -
     return path
 
 
-def build(run: Run, *, texts: bool = True, resamples: int = RESAMPLES) -> str:
+def build(run: Run, *, texts: bool = True) -> str:
     """The page of a run. Without `texts` it holds no sentence."""
     return _TEMPLATES.get_template("report.html").render(
         run=run,
         name=run.name,
         lead="Multitask fine-tuning." if run.multitask else "Contrastive pre-training.",
-        cards=score_cards(run.tasks, run.dev_norm, resamples),
-        resamples=f"{resamples:,}",
+        cards=score_cards(run.tasks, run.dev_norm),
+        resamples=f"{RESAMPLES:,}",
         by_dev_pairs=selected_by_dev(run),
         first_weights=first_weights(run.folder),
         tables=[change_table(run)],
@@ -100,7 +100,7 @@ def write_ensemble(
         run=None,
         name=path.resolve().parent.name,
         lead=f"Ensemble of {len(members)} runs.",
-        cards=score_cards(tasks, norm, RESAMPLES),
+        cards=score_cards(tasks, norm),
         resamples=f"{RESAMPLES:,}",
         by_dev_pairs=any(selected_by_dev(read_run(folder)) for folder in members),
         first_weights=next(filter(None, map(first_weights, members)), ""),
@@ -115,11 +115,11 @@ def write_ensemble(
 # --- scores
 
 
-def score_cards(tasks: Mapping[str, TaskScores], norm: float | None, resamples: int) -> list[dict[str, Any]]:
+def score_cards(tasks: Mapping[str, TaskScores], norm: float | None) -> list[dict[str, Any]]:
     """The scores: the dev norm of several tasks, and each task's."""
     if len(tasks) == 1:
         norm = None  # it says the same as the score
-    by_task, norm_interval = compare.score_intervals(tasks, norm=norm is not None, resamples=resamples)
+    by_task, norm_interval = compare.score_intervals(tasks, norm=norm is not None)
     cards = []
     if norm is not None:
         notes = [f"mean of {_parts_of_norm(tasks)}", *_interval_note(norm_interval)]
@@ -196,7 +196,7 @@ def selected_by_dev(run: Run) -> bool:
 
 def first_weights(folder: Path) -> str:
     """A note on the pre-training data of the original weights of a run; only MiniLM's is known."""
-    *_, (_, first) = manifests.manifests_behind(folder)
+    _, first = manifests.manifests_behind(folder)[-1]
     weights = (first.get("weights") or {}).get("folder", "")
     return _MINILM if manifests.are_minilm(str(weights)) else ""
 

@@ -27,8 +27,8 @@ def rows(ids: str, gold: list[float], predicted: list[float]) -> PredictedRows:
     return PredictedRows(list(ids), [("",)] * len(ids), np.array(gold), np.array(predicted), None)
 
 
-def differences(first: Run, second: Run, resamples: int) -> list[Difference]:
-    return compare.differences([first.tasks], [second.tasks], resamples=resamples)
+def differences(first: Run, second: Run) -> list[Difference]:
+    return compare.differences([first.tasks], [second.tasks])
 
 
 def scores_of(groups: dict[str, list[int]]) -> pd.DataFrame:
@@ -58,10 +58,10 @@ def test_rows_pair_where_texts_agree() -> None:
 def test_better_run_has_positive_interval(multitask: MakeRun) -> None:
     weak = read_run(multitask("weak", skill=0.3))
     strong = read_run(multitask("strong", skill=0.95))
-    forth = differences(weak, strong, 200)
+    forth = differences(weak, strong)
     assert [difference.name for difference in forth] == ["sst", "quora", "sts", DEV_NORM]
     assert all(difference.interval and difference.interval.low > 0 for difference in forth)
-    assert all(difference.interval and difference.interval.high < 0 for difference in differences(strong, weak, 200))
+    assert all(difference.interval and difference.interval.high < 0 for difference in differences(strong, weak))
     # the last of 60 rows has no label
     assert forth[0].rows == 59
 
@@ -69,7 +69,7 @@ def test_better_run_has_positive_interval(multitask: MakeRun) -> None:
 def test_dev_norm_is_over_common_rows(multitask: MakeRun) -> None:
     first = read_run(multitask("long", rows=60))
     second = read_run(multitask("short", rows=21, seed=2))
-    *tasks, norm = differences(first, second, 200)
+    *tasks, norm = differences(first, second)
     assert [difference.rows for difference in (*tasks, norm)] == [20, 20, 20, 60]
     for side in ("first", "second"):
         sst, quora, sts = (getattr(difference, side) for difference in tasks)
@@ -80,8 +80,8 @@ def test_dev_norm_is_over_common_rows(multitask: MakeRun) -> None:
 
 def test_runs_of_a_setting_are_averaged(multitask: MakeRun) -> None:
     first, *other_runs = (read_run(multitask(f"r{seed}", seed=seed, skill=0.6)) for seed in (1, 2, 3))
-    together = compare.differences([first.tasks], [run.tasks for run in other_runs], resamples=50)
-    alone = [differences(first, run, 50) for run in other_runs]
+    together = compare.differences([first.tasks], [run.tasks for run in other_runs])
+    alone = [differences(first, run) for run in other_runs]
     for difference, *singles in zip(together, *alone, strict=True):
         assert difference.second == pytest.approx(np.mean([single.second for single in singles]))
         assert difference.value == pytest.approx(np.mean([single.value for single in singles]))
@@ -165,7 +165,7 @@ def test_every_difference_is_that_of_means(multitask: MakeRun) -> None:
         run = read_run(multitask(f"b-seed-{seed}", seed=seed, skill=0.3, rows=40))
         run.manifest["settings"]["power"] = 0.9
         runs.append(run)
-    scores, each, _, table = compare.compare(runs, resamples=20)
+    scores, each, _, table = compare.compare(runs)
     assert each.rows["run"].tolist() == [run.name for run in runs]
     cells = scores.rows.set_index("run")
     assert cells["seed"].to_dict() == {"a": "1, 2", "b": "2, 3"}
@@ -193,10 +193,10 @@ def test_differences_are_to_the_first_run(contrastive: MakeRun) -> None:
     for number, run in enumerate(runs):
         run.manifest["settings"]["lr"] = number
     runs[0] = replace(runs[0], tasks={})  # trained without scored pairs
-    table = compare.compare(runs, resamples=20)[-1]
+    table = compare.compare(runs)[-1]
     assert table.title == "Differences to a" and not len(table.rows)
     with pytest.raises(UserError, match="no scores to compare"):
-        compare.compare(runs[:1], resamples=20)
+        compare.compare(runs[:1])
 
 
 def test_means_over_other_tasks_differ(multitask: MakeRun) -> None:
@@ -209,12 +209,12 @@ def test_means_over_other_tasks_differ(multitask: MakeRun) -> None:
             content["all_settings"]["tasks"] = content["settings"]["tasks"] = "sst,sts"
         path.write_text(json.dumps(content))
     first = read_run(folder)
-    table = compare.compare([first, read_run(other)], 50)[-1]
+    table = compare.compare([first, read_run(other)])[-1]
     text = table.markdown()
     assert f"| {DEV_NORM} |" not in text
     assert f"{DEV_NORM}, two: a mean over other tasks than that of three" in text
     assert list(table.rows) == ["run", "metric", "difference", "95%, over rows", "rows"], "one seed has no interval"
     # the same tasks, one of them by another metric
     tasks = first.tasks | {"sst": replace(first.tasks["sst"], metric="macro-F1")}
-    text = compare.compare([first, replace(first, name="macro", tasks=tasks)], 50)[-1].markdown()
+    text = compare.compare([first, replace(first, name="macro", tasks=tasks)])[-1].markdown()
     assert f"| {DEV_NORM} |" not in text and f"{DEV_NORM}, macro: a mean over other tasks" in text

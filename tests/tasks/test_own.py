@@ -293,7 +293,7 @@ def test_losses_and_predictions_follow_formulas(pairs: str, make: Make, tmp_path
     write_table(tmp_path / "p.csv", PAIRS, "question1", "question2", "score")
     task = make(pairs, **{**SIMILAR, "scale": [-1, 1]})
     width = {"cross": 8, "bi": 24, "joint": 25}[pairs]
-    outputs = task.head(8, 0.0)(torch.randn(3, width))
+    outputs = task.head(task.feature_width(8), 0.0)(torch.randn(3, width))
     values = outputs.detach().double().numpy()
     assert values.shape == (3,) and (values > 0).all() and (values < 5).all()
     gold = np.array([-1, 0.5, 1])
@@ -304,7 +304,7 @@ def test_losses_and_predictions_follow_formulas(pairs: str, make: Make, tmp_path
     rows = [(a, b, "yes" if score else "no") for a, b, score in PAIRS]
     write_table(tmp_path / "c.csv", rows, "question1", "question2", "label")
     task = make(pairs, kind="pair-classification", train="c.csv")
-    logits = task.head(8, 0.0)(torch.randn(3, width))
+    logits = task.head(task.feature_width(8), 0.0)(torch.randn(3, width))
     assert logits.shape == (3, 2)
     labels = np.array([0, 1, 1])
     shares = softmax(logits.detach().double().numpy(), axis=1)

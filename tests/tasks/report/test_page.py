@@ -16,15 +16,11 @@ from minbert.errors import UserError
 from tasks.record import TaskScores
 from tasks.report import __main__ as command
 from tasks.report import figures, page
-from tasks.runs import Run, read_run
+from tasks.runs import read_run
 from tests.tasks.conftest import HOSTILE, change_manifest, make_rows
 
 MakeRun = Callable[..., Path]
 pytestmark = pytest.mark.usefixtures("undrawn")
-
-
-def build(run: Run) -> str:
-    return page.build(run, resamples=20)
 
 
 class Elements(HTMLParser):
@@ -56,9 +52,9 @@ def spoil(folder: Path) -> Path:
 
 
 def test_data_never_becomes_markup(multitask: MakeRun) -> None:
-    tame = Elements(build(read_run(multitask("tame", skill=0.4)))).elements
+    tame = Elements(page.build(read_run(multitask("tame", skill=0.4)))).elements
     folder = spoil(multitask("<img src=x onerror=window.owned=6>", texts=HOSTILE, skill=0.4))
-    wild = Elements(build(read_run(folder))).elements
+    wild = Elements(page.build(read_run(folder))).elements
     assert "script" not in {tag for tag, _ in wild}
     assert any("default-src 'none'" in (attributes.get("content") or "") for _, attributes in wild)
     assert {tag for tag, _ in wild} <= {tag for tag, _ in tame} | {"details", "summary", "li", "ul"}
@@ -77,14 +73,14 @@ def test_start_is_a_candidate_of_stage_one(contrastive: MakeRun) -> None:
     for keep, by_dev_pairs in (("last", False), ("best", True)):
         selection = {"keep": keep, "metric": "STS dev Spearman", "by_dev_pairs": by_dev_pairs}
         change_manifest(folder, selection=selection)
-        text = build(read_run(folder))
+        text = page.build(read_run(folder))
         assert (chosen in text, "step 5, the best by STS dev Spearman" in text) == (by_dev_pairs, by_dev_pairs)
 
 
 def test_page_has_the_runs_scores(multitask: MakeRun) -> None:
     folder = multitask()
     scores = json.loads((folder / "scores.json").read_text())
-    text = re.sub(r"<style>.*?</style>", "", build(read_run(folder)), flags=re.DOTALL)
+    text = re.sub(r"<style>.*?</style>", "", page.build(read_run(folder)), flags=re.DOTALL)
     for score in (scores["dev_norm"], *(task["score"] for task in scores["tasks"].values())):
         assert f">{score:.4f}<" in text
     for task in scores["tasks"].values():
@@ -100,13 +96,13 @@ def test_undefined_scores_are_no_numbers(multitask: MakeRun, contrastive: MakeRu
     scores["tasks"]["sst"]["per_class"][0] |= {"precision": None, "f1": None, "support": 0}
     (folder / "scores.json").write_text(json.dumps(scores))
     for run in (folder, contrastive(after=None)):
-        text = build(read_run(run))
+        text = page.build(read_run(run))
         assert ">undefined<" in text and ">nan<" not in text
 
 
 def test_stage_one_page_has_cosines(contrastive: MakeRun) -> None:
     run = read_run(contrastive(recorded=1))
-    assert build(run).count("95% interval") == 1
+    assert page.build(run).count("95% interval") == 1
     assert page.data_table(run).rows[["set", "read", "kept", "skipped"]].values.tolist() == [
         ["train", "1,300", "1,200", "4"],
         ["sts_dev", "50", "50", "0"],
@@ -115,9 +111,9 @@ def test_stage_one_page_has_cosines(contrastive: MakeRun) -> None:
 
 def test_single_task_has_one_score(multitask: MakeRun) -> None:
     tasks = read_run(multitask()).tasks
-    cards = page.score_cards({"sts": tasks["sts"]}, 0.5, 20)
+    cards = page.score_cards({"sts": tasks["sts"]}, 0.5)
     assert [card["title"] for card in cards] == [tasks["sts"].title]
-    assert len(page.score_cards(tasks, 0.5, 20)) == 4
+    assert len(page.score_cards(tasks, 0.5)) == 4
 
 
 def test_page_names_what_first_weights_saw(multitask: MakeRun) -> None:
@@ -129,7 +125,7 @@ def test_page_names_what_first_weights_saw(multitask: MakeRun) -> None:
         ("models--bert-base-uncased/snapshots/86b5e09", False),
     ):
         run = change_manifest(folder, weights={"folder": weights})
-        assert ("Quora duplicates" in build(run)) == noted
+        assert ("Quora duplicates" in page.build(run)) == noted
 
 
 def test_sessions_of_a_manifest_are_summed(multitask: MakeRun) -> None:
@@ -173,7 +169,7 @@ def test_single_points_are_no_curves(multitask: MakeRun) -> None:
     assert page.single_points(run).rows.values.tolist() == [
         ["sentiment: training loss", "mean loss (nats)", "1.5000", "7"]
     ]
-    assert "1.5000" in build(run)
+    assert "1.5000" in page.build(run)
 
 
 def test_leaks_into_test_files_are_reported(contrastive: MakeRun) -> None:
