@@ -42,6 +42,9 @@ from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep, Metri
 from tasks.contrastive.unique_batches import sentence_numbers
 from tasks.presets import PRESETS
 
+WITH_MARGIN = ("triplet", "margin")
+"""The losses over Euclidean distances, which need hard negatives."""
+
 
 @dataclass(frozen=True)
 class LossSettings:
@@ -110,8 +113,8 @@ class PretrainSettings(StageOneSettings):
         """Raises `UserError` for a flag that has no effect."""
         super().check_overrides(overrides)
         objective = self.loss.objective
-        if objective == "nt-xent" and "loss_margin" in overrides:
-            raise UserError("--loss-margin belongs to --objective triplet or margin, not nt-xent")
+        if objective not in WITH_MARGIN and "loss_margin" in overrides:
+            raise UserError(f"--loss-margin belongs to --objective triplet or margin, not {objective}")
         if objective != "nt-xent" and "temperature" in overrides:
             raise UserError(f"--temperature belongs to --objective nt-xent, not {objective}")
         for name in ("difficulty", "margin"):
@@ -157,7 +160,7 @@ def find_data(options: PretrainSettings) -> triplets.TripletFiles:
         raise UserError(f"--per-premise belongs to labelled NLI pairs; {files.paths[0]} holds none")
     if files.num_texts == 2:
         missing = f"{files.paths[0]}: no column 'hard_neg' or 'negative'"
-        if options.loss.objective != "nt-xent":
+        if options.loss.objective in WITH_MARGIN:
             raise UserError(f"{missing}, which --objective {options.loss.objective} needs")
         if options.curriculum.by_difficulty:
             order = options.curriculum.order
@@ -194,37 +197,39 @@ def train(run: OpenRun[PretrainSettings]) -> None:
     rows = plan.random_subset(len(data.train), options.data.limit, training.seed)
     scores = {}
     if options.curriculum.by_difficulty:
-        scorer = Encoder(initial.model, initial.tokenizer, initial.pooler, precision=run.precision)
-        score = partial(scoring.similarities, scorer, data.train, initial.sha256, rows)
         if options.curriculum.difficulty == "task":
             score = partial(difficulty.similarity_losses, difficulty_run, data.train, rows)
+        else:
+            scorer = Encoder(initial.model, initial.tokenizer, initial.pooler, precision=run.precision)
+            score = partial(scoring.similarities, scorer, data.train, initial.sha256, rows)
         scores = scoring.of_run(run.folder.path, options.curriculum.score_names, len(rows), run.device, score)
     order, groups = curriculum.sort(options.curriculum, rows, scores, training.seed)
     texts = sentence_numbers(data.train) if training.unique_batches else None
-    paced = curriculum.pace(options.curriculum, training, order, groups, texts)
+    steps = curriculum.pace(options.curriculum, training, order, texts)
+    group_counts = curriculum.count_groups(groups, steps)
 
     # train on them
     model = ContrastiveModel(initial.model, initial.pooler, seed=training.seed, projection=options.encoder.projection)
-    augment = synonym_augmentation(options, {"nli": data.train}, initial.tokenizer, paced.plan, run.folder.path)
+    augment = synonym_augmentation(options, {"nli": data.train}, initial.tokenizer, steps, run.folder.path)
     start.begin_run(
         run,
         initial,
         {**data.inputs, **resources},
         data=data.entry,
-        plan=plan.describe(paced.plan),
-        training_rows={"nli": paced.row_count},
-        curriculum=paced.manifest_entry(),
+        plan=plan.describe(steps),
+        training_rows={"nli": len(rows)},
+        curriculum=group_counts,
     )
     write_replacements(augment)
     if scores and distributed.rank() == 0:
         write_atomic(run.folder.path / scoring.FILE, save(scores))
-    print_curriculum(paced, data.noun)
+    print_curriculum(format_count(len(rows), data.noun), group_counts)
     fit_and_save(
         run,
         initial,
         model.to(run.device),
         TripletTrainStep(data.train, augment, training.chunk, options.loss),
-        paced.plan,
+        steps,
         data,
         rows=rows,
         loss=options.loss.objective,
@@ -233,20 +238,19 @@ def train(run: OpenRun[PretrainSettings]) -> None:
     )
 
 
-def print_curriculum(paced: curriculum.Paced, noun: str) -> None:
-    """Print how many rows are easy, semi-hard and hard, and each epoch's mix of them."""
-    total = format_count(paced.row_count, noun)
-    if not paced.group_sizes:
+def print_curriculum(total: str, groups: Mapping[str, Any] | None) -> None:
+    """Print how many of the rows are easy, semi-hard and hard, and each epoch's mix of them."""
+    if groups is None:
         distributed.say(total)
         return
-    sizes = ", ".join(f"{count:,} {name}" for name, count in paced.group_sizes.items())
+    sizes = ", ".join(f"{groups[name]:,} {name}" for name in curriculum.GROUPS)
     distributed.say(f"{total}: {sizes}")
     epochs = []
-    for epoch, shares in enumerate(paced.mix, start=1):
+    for epoch, shares in enumerate(groups["mix_per_epoch"], start=1):
         epochs.append(f"{epoch}: " + "/".join(f"{share:.0%}" for share in shares))
     if len(epochs) > 10:
         epochs[5:-4] = ["..."]
-    distributed.say(f"{'/'.join(paced.group_sizes)} in epoch {', '.join(epochs)}")
+    distributed.say(f"{'/'.join(curriculum.GROUPS)} in epoch {', '.join(epochs)}")
 
 
 command = partial(cli.run, main)

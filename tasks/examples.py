@@ -5,7 +5,7 @@ Axes: B rows of a batch.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self, TypeVar
+from typing import Self
 
 import numpy as np
 
@@ -145,11 +145,10 @@ def check_vocabulary(source: str, cache: TokenCache, tokenizer: Tokenizer, *, al
         distributed.note(message)
 
 
-E = TypeVar("E", bound=Examples)
-Augmentation = Callable[[E, PlannedBatch], E]
+Augmentation = Callable[[Examples, PlannedBatch], Examples]
 """Function from the examples and a step to the examples with some of that step's texts changed."""
 
 
-def unchanged(examples: E, batch: PlannedBatch) -> E:
+def unchanged(examples: Examples, batch: PlannedBatch) -> Examples:
     """No augmentation."""
     return examples

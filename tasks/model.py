@@ -265,7 +265,7 @@ class MultitaskTrainStep:
 
     examples: Mapping[str, Examples]
     accumulate: int = 1
-    augment: Augmentation[Any] = unchanged
+    augment: Augmentation = unchanged
     r_drop: float = 0.0
 
     def backward(self, model: nn.Module, batch: PlannedBatch, context: StepContext) -> dict[str, Tensor]:

@@ -7,12 +7,11 @@ here the number of marks, each mark and its offset are chosen independently and 
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from minbert.seeds import numpy_generator
 from minbert.tokenizer import Tokenizer
 from minbert.train.plan import PlannedBatch
-from tasks.examples import E
+from tasks.examples import Examples
 
 # EdaCSE, section 5.3 and Tables 12-14: the sets of marks that the paper compares.
 MARKS = {
@@ -70,9 +69,11 @@ class Punctuation:
     most: int
     marks: str = "english"
 
-    def __call__(self, examples: E, batch: PlannedBatch) -> E:
+    def __call__(self, examples: Examples, batch: PlannedBatch) -> Examples:
         """The examples with the marks of the step's epoch inserted."""
-        options: dict[str, Any] = {"seed": self.seed, "epoch": batch.epoch, "most": self.most, "marks": self.marks}
         rows = batch.rows.tolist()
-        texts = [insert(examples.cache.text(row, 0), key=row, **options) for row in rows]
+        texts = []
+        for row in rows:
+            text = examples.cache.text(row, 0)
+            texts.append(insert(text, seed=self.seed, epoch=batch.epoch, key=row, most=self.most, marks=self.marks))
         return examples.changed({(row, 1): ids for row, ids in zip(rows, self.tokenizer.encode(texts), strict=True)})

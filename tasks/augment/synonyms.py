@@ -28,7 +28,7 @@ from minbert.train.run import InputFiles
 from minbert.train.settings import FileSettings, TrainingSettings, flag, flag_name, require_range
 from tasks.augment import wordnet
 from tasks.augment.wordnet import Tagged
-from tasks.examples import Augmentation, E, Examples, unchanged
+from tasks.examples import Augmentation, Examples, unchanged
 from tasks.readers.table import read_lines
 
 KEEP = Path(__file__).with_name("keep.txt")
@@ -136,7 +136,7 @@ def words_of(path: Path) -> frozenset[str]:
 
 def synonym_augmentation(
     options: SynonymOptions, sets: Mapping[str, Examples], tokenizer: Tokenizer, steps: Plan, run: Path
-) -> Augmentation[Any]:
+) -> Augmentation:
     """The augmentation of training sets that `--synonyms` asks for; `run` is the folder for what is replaced.
 
     Raises `UserError` if WordNet or the tagger is missing.
@@ -210,19 +210,19 @@ def replace_words(
 
 
 def replace_adjectives(
-    tagged: Tagged, number: int, text: str, *, batch: int, index: int, seed: int, name: str = "", count: int = 1
+    tagged: Tagged, number: int, text: str, batch: PlannedBatch, *, seed: int, count: int = 1
 ) -> list[Change]:
     """Method 3: the changes of text `number` of `tagged` (adjectives only) in a batch that is augmented.
 
-    Replaces the first `count` adjectives if `index` is even, else the last `count`. The choice depends only on (seed,
-    name, batch, number), not on the other rows of the batch, chunks or ranks.
+    Replaces the first `count` adjectives in even steps of the task, else the last `count`. The choice depends only on
+    the seed, the step and the number, not on the rows of the batch, chunks or ranks.
     """
     spans = tagged.of(number)
-    chosen = spans[:count] if index % 2 == 0 else spans[-count:]
+    chosen = spans[:count] if batch.task_index % 2 == 0 else spans[-count:]
     if not chosen:
         return []
     # 4 of the 32 random bytes for each adjective
-    random_bytes = digest(seed, "synonyms live", name, batch, number)
+    random_bytes = digest(seed, "synonyms live", batch.task, batch.number, number)
     changes = []
     for i, span in enumerate(chosen):
         draw = int.from_bytes(random_bytes[4 * i : 4 * i + 4], "little") / 2**32
@@ -267,7 +267,7 @@ class Synonyms:
     _rewritten: dict[str, Ids] = field(default_factory=dict, repr=False)
     _epoch_of_set: dict[str, int] = field(default_factory=dict, repr=False)
 
-    def __call__(self, examples: E, batch: PlannedBatch) -> E:
+    def __call__(self, examples: Examples, batch: PlannedBatch) -> Examples:
         """The examples with the texts changed for this step."""
         if self.settings.synonyms == "3":
             new_texts = {}
@@ -304,16 +304,8 @@ class Synonyms:
         for row in batch.rows.tolist():
             for column in range(cache.num_texts):
                 text = cache.text(row, column)
-                changes = replace_adjectives(
-                    self.tagged[name],
-                    row * cache.num_texts + column,
-                    text,
-                    batch=batch.number,
-                    index=batch.task_index,
-                    seed=seed,
-                    name=name,
-                    count=count,
-                )
+                number = row * cache.num_texts + column
+                changes = replace_adjectives(self.tagged[name], number, text, batch, seed=seed, count=count)
                 if changes:
                     changes_of_texts[row, column] = text, changes
         return changes_of_texts
@@ -341,7 +333,7 @@ class Synonyms:
         return dict(zip(texts, self.tokenizer.encode(list(texts.values())), strict=True))
 
 
-def write_replacements(augment: Augmentation[Any]) -> None:
+def write_replacements(augment: Augmentation) -> None:
     """Method 3: write a table of each set's replacements over the whole plan, the most frequent first.
 
     A line has a word, its synonym, how often it is replaced by it, and the text in which this comes first. Nothing

@@ -6,7 +6,6 @@ Axes: N triplets, n of them trained on.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -83,10 +82,8 @@ def difficulty(pos_sim: np.ndarray, neg_sim: np.ndarray, margin: float) -> np.nd
 def arrange(values: np.ndarray, seed: int, direction: str = "curriculum") -> np.ndarray:
     """All triplets in training order: int64 [N]; among equal `values` a fixed order by seed.
 
-    `curriculum` puts low values first, `anti` high ones; `random` depends on the seed alone (SelfCCL, section 3.2).
+    `curriculum` puts low values first, `anti` high ones.
     """
-    if direction == "random":
-        return numpy_generator(seed, "curriculum", "random").permutation(len(values))
     ties = numpy_generator(seed, "curriculum").permutation(len(values))
     keys = np.asarray(values)[ties]
     return ties[np.argsort(-keys if direction == "anti" else keys, kind="stable")]
@@ -126,36 +123,35 @@ def plan(
     exchanged between its batches by `separate_repeats`.
     """
     size = len(order)
-    least = min(batch_size, size)
-    prefixes = [max(eligible(epoch, epochs, size, pacing_exponent), least) for epoch in range(1, epochs + 1)]
+
+    def prefix(time: int, end: int) -> int:
+        """The number of rows eligible in epoch `time` of `end`, or in step `time` of `end`."""
+        return max(eligible(time, end, size, pacing_exponent), min(batch_size, size))
+
+    prefixes = [prefix(epoch, epochs) for epoch in range(1, epochs + 1)]
     rows_per_epoch = [size] * epochs if equal_steps else prefixes
     steps_per_epoch = [batch_count(rows, batch_size) for rows in rows_per_epoch]
 
-    def limits(epoch: int) -> list[int]:
-        """The eligible prefix at each step of an epoch."""
-        steps = steps_per_epoch[epoch]
-        if pace_by == "epoch":
-            return [prefixes[epoch]] * steps
-        first = sum(steps_per_epoch[:epoch]) + 1
-        total = sum(steps_per_epoch)
-        return [max(eligible(first + step, total, size, pacing_exponent), least) for step in range(steps)]
-
     def build(epoch: int) -> list[tuple[str, np.ndarray]]:
         rows = rows_per_epoch[epoch]
-        sizes = [min(batch_size, rows - start) for start in range(0, rows, batch_size)]
-        bounds = limits(epoch)
+        sizes = [min(batch_size, rows - begin) for begin in range(0, rows, batch_size)]
+        # the eligible prefix at each step
+        limits = [prefixes[epoch]] * len(sizes)
+        if pace_by == "step":
+            first = sum(steps_per_epoch[:epoch]) + 1
+            limits = [prefix(first + step, sum(steps_per_epoch)) for step in range(len(sizes))]
 
         def shuffle(number: int) -> np.ndarray:
             """The positions below the epoch's largest prefix, shuffled for a pass; 0 is not in the key."""
             counter = [number] if number else []
-            return shuffled(bounds[-1], seed, "nli", epoch, *counter)
+            return shuffled(limits[-1], seed, "nli", epoch, *counter)
 
         if order_within == "sorted":
-            positions = _sorted_batches(bounds, sizes)
+            positions = _sorted_batches(limits, sizes)
         else:
-            positions = _shuffled_batches(bounds, sizes, shuffle)
+            positions = _shuffled_batches(limits, sizes, shuffle)
         if texts is not None:
-            positions = separate_repeats(positions, bounds, texts[order])
+            positions = separate_repeats(positions, limits, texts[order])
         return [("nli", order[batch]) for batch in positions]
 
     return Plan(steps_per_epoch, build)
@@ -213,36 +209,17 @@ def _sorted_batches(limits: Sequence[int], sizes: Sequence[int]) -> list[np.ndar
     return batches
 
 
-@dataclass(frozen=True)
-class Paced:
-    """The plan over `row_count` rows, and the groups as `sort` gives them."""
-
-    plan: Plan
-    row_count: int
-    groups: np.ndarray | None = None
-
-    def manifest_entry(self) -> dict[str, Any] | None:
-        """For the manifest: how many triplets are in each group, and each epoch's mix of them; None without groups."""
-        if self.groups is None:
-            return None
-        return {**self.group_sizes, "mix_per_epoch": self.mix.round(4).tolist()}
-
-    @property
-    def group_sizes(self) -> dict[str, int]:
-        """How many of the triplets that are trained on are easy, semi-hard and hard; empty without groups."""
-        if self.groups is None:
-            return {}
-        return {name: int((self.groups == group).sum()) for group, name in enumerate(GROUPS)}
-
-    @cached_property
-    def mix(self) -> np.ndarray:
-        """Share of each group among an epoch's rows: float64 [epochs, 3], each row's sum 1."""
-        assert self.groups is not None
-        counts = []
-        for epoch in range(len(self.plan.lengths)):
-            rows = np.concatenate([batch for _, batch in self.plan.build(epoch)])
-            counts.append(np.bincount(self.groups[rows], minlength=len(GROUPS)))
-        return np.array(counts) / np.sum(counts, axis=1, keepdims=True)
+def count_groups(groups: np.ndarray | None, steps: Plan) -> dict[str, Any] | None:
+    """The size of each group of `sort`, and its share of each epoch's rows (`mix_per_epoch`); None without groups."""
+    if groups is None:
+        return None
+    mix = []
+    for epoch in range(len(steps.lengths)):
+        rows = np.concatenate([batch for _, batch in steps.build(epoch)])
+        counts = np.bincount(groups[rows], minlength=len(GROUPS))
+        mix.append((counts / len(rows)).round(4).tolist())
+    sizes = {name: int((groups == group).sum()) for group, name in enumerate(GROUPS)}
+    return {**sizes, "mix_per_epoch": mix}
 
 
 def sort(
@@ -258,7 +235,8 @@ def sort(
     if settings.order == "none":
         return rows, None
     if settings.order == "random":
-        return rows[arrange(rows, seed, "random")], None
+        # by the seed alone (SelfCCL, section 3.2)
+        return numpy_generator(seed, "curriculum", "random").permutation(rows), None
     if settings.difficulty == "task":
         return rows[arrange(scores[TASK_LOSS], seed, settings.order)], None
     positive, negative = (scores[name] for name in COSINES)
@@ -274,9 +252,8 @@ def pace(
     settings: CurriculumSettings,
     training: TrainingSettings,
     order: np.ndarray,
-    groups: np.ndarray | None,
     texts: np.ndarray | None = None,
-) -> Paced:
+) -> Plan:
     """The steps: more of the order is eligible in each epoch (CBCL, equation 2); without a curriculum all of it is.
 
     `texts` are those that `plan` keeps apart.
@@ -292,9 +269,9 @@ def pace(
         equal_steps=settings.equal_steps,
         texts=texts,
     )
-    return Paced(start.shortened(steps, training), len(order), groups)
+    return start.shortened(steps, training)
 
 
 def shuffled_plan(rows: np.ndarray, training: TrainingSettings, texts: np.ndarray | None = None) -> Plan:
     """The steps over all rows, shuffled in each epoch: the plan of commands without a curriculum."""
-    return pace(CurriculumSettings(order="none"), training, rows, None, texts).plan
+    return pace(CurriculumSettings(order="none"), training, rows, texts)

@@ -5,7 +5,7 @@ The metrics: STS correlation, alignment, uniformity, triplet accuracy, a frozen 
 Axes: M texts, D hidden. Vectors are scaled to length 1 first, in float64.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +14,11 @@ import torch
 
 from minbert.encoder import Encoder
 from minbert.seeds import numpy_generator
+from minbert.train import distributed
 from minbert.train.loop import LoopState, finite_or_none
 from minbert.train.plan import Plan
 from tasks import metrics
 from tasks.contrastive.losses import nt_xent
-from tasks.contrastive.scoring import encode_over_ranks
 from tasks.contrastive.settings import TrainingSettings
 from tasks.examples import Examples
 from tasks.record import file_name
@@ -123,6 +123,17 @@ class Evaluation:
                 values["triplet_accuracy"] = triplet_accuracy(*sides)
             values["frozen_loss"] = frozen_loss(sides)
         return EvaluationResult(values, cosines)
+
+
+def encode_over_ranks(encoder: Encoder, texts: Sequence[Sequence[int]]) -> np.ndarray:
+    """Vectors of lists of token ids, divided among the ranks: float32 [M, D] on every rank."""
+    if distributed.world() == 1:
+        return encoder.encode_ids(texts)
+    device = encoder.model.device
+    positions = distributed.own_rows(np.arange(len(texts)))
+    vectors = torch.from_numpy(encoder.encode_ids([texts[position] for position in positions])).to(device)
+    gathered = distributed.gather(vectors, torch.from_numpy(positions).to(device), len(texts))
+    return gathered.cpu().numpy()
 
 
 def evaluated_rows(rows: np.ndarray) -> list[int]:

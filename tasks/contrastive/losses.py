@@ -43,7 +43,7 @@ def nt_xent_from_logits(logits: Tensor) -> Tensor:
 
 @torch.no_grad()
 def accuracy(anchor: Tensor, positive: Tensor, hard_negative: Tensor | None, temperature: float) -> Tensor:
-    """`nearest_share` of the logits of `nt_xent`."""
+    """The share of anchors that are nearer to their own positive than to every other candidate of `nt_xent`."""
     return nearest_share(candidate_logits(anchor, positive, hard_negative, temperature))
 
 

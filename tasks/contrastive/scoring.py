@@ -92,17 +92,6 @@ def distinct(texts: Iterable[K]) -> tuple[list[K], np.ndarray]:
     return list(numbers), index
 
 
-def encode_over_ranks(encoder: Encoder, texts: Sequence[Sequence[int]]) -> np.ndarray:
-    """Vectors of lists of token ids, divided among the ranks: float32 [M, D] on every rank."""
-    if distributed.world() == 1:
-        return encoder.encode_ids(texts)
-    device = encoder.model.device
-    positions = distributed.own_rows(np.arange(len(texts)))
-    vectors = torch.from_numpy(encoder.encode_ids([texts[position] for position in positions])).to(device)
-    gathered = distributed.gather(vectors, torch.from_numpy(positions).to(device), len(texts))
-    return gathered.cpu().numpy()
-
-
 def cosines(vectors: np.ndarray, index: np.ndarray) -> np.ndarray:
     """`COSINES` of N triplets: float32 [2, N].
 

@@ -6,7 +6,7 @@ Axes: B rows of a batch, k texts of a row, N = k * B sentences, n of them this r
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -125,7 +125,7 @@ class ContrastiveTrainStep:
     """
 
     examples: Examples
-    augment: Augmentation[Any] = unchanged
+    augment: Augmentation = unchanged
     chunk: int = 0
 
     @property

@@ -6,12 +6,15 @@ python -m pytest --import-mode=importlib tests/tasks/augment/test_replacement.py
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scipy import stats
 
+from minbert.train.plan import PlannedBatch
 from tasks.augment.synonyms import replace_adjectives, replace_words, splice
 from tasks.augment.wordnet import KINDS, Tagged, WordNet, tag
 
+BATCH = PlannedBatch("nli", np.arange(1), epoch=0)
 SYNSETS = (
     ("a", ("big", "large", "enormous", "hulking")),
     ("a", ("old", "former", "aged")),
@@ -91,5 +94,5 @@ def test_case_and_punctuation_are_kept(
     write_wordnet: Callable[..., Path], tmp_path: Path, before: str, after: str
 ) -> None:
     words = WordNet(write_wordnet(tmp_path, ("a", {"old": 1, "former": 1})))
-    changes = replace_adjectives(tag([before], words).only("a"), 0, before, batch=0, index=0, seed=3)
+    changes = replace_adjectives(tag([before], words).only("a"), 0, before, BATCH, seed=3)
     assert splice(before, changes) == after
