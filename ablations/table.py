@@ -330,6 +330,8 @@ def markdown(study: Study, rows: pd.DataFrame, about: Mapping[str, Any], *, figu
             parts.append(table_of_sets(study, of_score, wanted))
         elif len(of_score):
             parts.append(table_of_arms(study, of_score, Score.of(wanted, study), about["before_training"]))
+        else:
+            parts.append(f"No finished run has the score {wanted}.")
     for name, slips in study.paper.slips.items():
         for score, text in slips.items():
             parts.append(f"\\* A slip of the paper: {name}, {score}: {text}.")

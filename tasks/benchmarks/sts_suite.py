@@ -258,16 +258,16 @@ def sick_frames(
 
 
 def sick_tables(by_relation: pd.DataFrame, examples: pd.DataFrame) -> list[Table]:
-    """One table of means by relation, and one of the examples."""
+    """A table of means by relation, and one of the examples if there are any."""
     by_relation = by_relation.assign(pairs=[f"{count:,}" for count in by_relation["pairs"]])
     by_relation = by_relation.assign(**{name: numbers(by_relation[name]) for name in by_relation.columns[2:]})
     examples = examples.assign(**{name: numbers(examples[name]) for name in examples.columns[2:]})
     scales = "Human scores from 1 to 5; cosines from −1 to 1."
     slip = "The paper prints 3.5 for the pair on a leash, whose score is 3.55."
-    return [
-        Table("SICK test by relation", by_relation, (scales,), left=1),
-        Table("SICK's contradictions of SelfCCL's Table 6", examples, (slip,), left=2),
-    ]
+    tables = [Table("SICK test by relation", by_relation, (scales,), left=1)]
+    if len(examples):
+        tables.append(Table("SICK's contradictions of SelfCCL's Table 6", examples, (slip,), left=2))
+    return tables
 
 
 if __name__ == "__main__":
