@@ -79,7 +79,7 @@ class Arm:
             if not (encoder and name == "weights"):
                 words += [flag_name(name), str(value)]
         if self.command == STAGE_TWO:
-            # without this flag stage two starts from runs/cbcl/encoder if that is there
+            # without this flag stage two starts from runs/cbcl if that is there
             words += ["--encoder", encoder]
         elif encoder:
             words += ["--weights", encoder]

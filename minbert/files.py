@@ -270,7 +270,10 @@ def key_hash(key: Iterable[object]) -> str:
 @contextmanager
 def cache_entry(path: Path) -> Iterator[None]:
     """Hold the lock of a file or folder of the cache while it is built; other processes wait."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{path.parent}: {error.strerror}; $MINBERT_CACHE names another folder for the cache") from None
     with FileLock(path.with_name(f".{path.name}.lock")):
         for unfinished in path.parent.glob(f".{path.name}.minbert-*"):
             remove(unfinished)  # what a killed process has left

@@ -14,8 +14,6 @@ from tasks.presets import CBCL_RUN, PRESETS
 
 LEADERBOARD = ("sst", "quora", "sts")
 """The tasks of the course's leaderboard; its overall score is the mean of their normalised scores."""
-STAGE_ONE = f"{CBCL_RUN}/encoder"
-"""Where `pretrain_cbcl.py` leaves its encoder by default."""
 _LAST_LAYERS_LR = 1e-3
 
 
@@ -25,7 +23,7 @@ class EncoderSettings(settings.EncoderSettings):
 
     encoder: str = flag(
         "",
-        f"a run of stage one or an encoder folder, in place of --weights (default: {STAGE_ONE} if it is there "
+        f"a run of stage one or an encoder folder, in place of --weights (default: {CBCL_RUN} if it is there "
         "and the preset names no weights)",
         metavar="DIR",
     )
@@ -222,8 +220,9 @@ def resolve_defaults(parsed: Parsed[MultitaskSettings]) -> Parsed[MultitaskSetti
         if started:
             # whatever stage one has left since
             changes["encoder"] = started["all_settings"].get("encoder", "")
-        elif expand_user(STAGE_ONE).is_dir():
-            changes["encoder"] = STAGE_ONE
+        elif expand_user(CBCL_RUN).is_dir():
+            # an unfinished stage one is an error, and no reason to start from --weights
+            changes["encoder"] = CBCL_RUN
     if from_run or changes.get("encoder", parsed.settings.encoder.encoder):
         changes["weights"] = ""  # they are not what training starts from
     if parsed.settings.model.freezes_encoder and "lr" not in chosen:

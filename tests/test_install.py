@@ -86,7 +86,7 @@ def test_both_stages_run_from_another_folder(commands: Path, tiny: Path, tmp_pat
 
     words = ("--max-steps", "1", "--max-length", "16", "--tasks", "sst")
     output = output_of(commands / "python", "-c", STAGE_TWO, *words, folder=tmp_path, DATA_DIR=str(data))
-    assert "starting from runs/cbcl/encoder (--encoder, a run with --preset " in output and "dev norm" in output
+    assert "starting from runs/cbcl (--encoder, a run with --preset " in output and "dev norm" in output
     assert -1.001 < float(output.split("similarity ")[1].split()[0]) < 1.001
     assert (tmp_path / "runs/multitask/predictions/sst-test-output.csv").is_file()
 

@@ -209,7 +209,8 @@ def resume_command() -> str:
         words = [console_command(), *sys.argv[1:]]
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         processes = os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"])
-        launcher = ["torchrun", "--nproc-per-node", processes]
+        # torchrun of this environment, which need not be the one on PATH
+        launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", processes]
         if console_command():
             launcher.append("--no-python")
         else:
@@ -242,7 +243,7 @@ def run(main: Callable[[], None]) -> NoReturn:
     except OSError as error:
         if error.filename is None and error.errno not in _DISK_ERRORS:
             raise
-        say(f"error: {error.filename or 'a file of this run'}: {error.strerror}", sys.stderr)
+        say(f"error: {error.filename or 'a file or the output'}: {error.strerror}", sys.stderr)
         code = 2
     except Interrupted as stop:
         # every process of torchrun gets here

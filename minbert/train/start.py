@@ -156,7 +156,7 @@ def begin_run(run: OpenRun[Any], encoder: InitialEncoder, inputs: InputFiles, **
         "overrides": run.parsed.overrides,
         "settings": {**identity, **{name: sha256 for name, (_, sha256) in files.items()}},
         "all_settings": settings.flat() | {"pooler": encoder.pooler},
-        "weights": {"folder": str(encoder.folder), "sha256": encoder.sha256},
+        "weights": {"folder": str(encoder.folder.absolute()), "sha256": encoder.sha256},
         "precision": run.precision,
         "environment": environment(run.device),
         "variables": variables,

@@ -144,14 +144,15 @@ def test_run_goes_on_with_heads(script: Script, own: Path) -> None:
     assert first.code == 0, first.err
     # without updates the heads predict what they did
     tasks = f"{own / 'questions.toml'},{own / 'reviews.toml'}"
-    flags = (*FLAGS, "--tasks", tasks, "--from", first.folder, "--max-steps", 1, "--lr", 0)
+    flags = (*FLAGS, "--tasks", tasks, "--from", first.folder.name, "--max-steps", 1, "--lr", 0)
     second = script(MULTITASK, *flags, weights=False, run_dir="second")
     assert second.code == 0, second.err
     assert "the heads of questions go on; new: reviews" in second.out
     for name in ("dev/questions.jsonl", "predictions/questions-dev-output.csv"):
         assert (second.folder / name).read_bytes() == (first.folder / name).read_bytes()
     manifest = second.manifest()
-    assert manifest["from_run"]["folder"] == str(first.folder) and manifest["from_run"]["heads"] == ["questions"]
+    assert manifest["from_run"]["folder"] == first.folder.name and manifest["from_run"]["heads"] == ["questions"]
+    # a page may be written from another folder
     assert manifest["weights"]["folder"] == str(first.folder / "encoder")
     assert manifest["all_settings"]["pairs"] == "joint"
 

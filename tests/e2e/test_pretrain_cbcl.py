@@ -145,10 +145,14 @@ def test_stage_two_starts_from_stage_one(script: Script, tiny: Path, tmp_path: P
     assert with_weights.out.splitlines()[0].startswith(f"starting from {tiny} (--weights); ")
     plain = script(MULTITASK, *SHORT, run_dir="plain", weights=False)
     assert plain.code == 0, plain.err
-    assert plain.out.splitlines()[0].startswith("starting from runs/cbcl/encoder (--encoder); ")
+    assert plain.out.splitlines()[0].startswith("starting from runs/cbcl (--encoder); ")
     assert plain.manifest()["weights"]["sha256"] == sha256_of(stage_one / "model.safetensors")
     empty = script(MULTITASK, *SHORT, "--encoder", "", run_dir="empty", weights=False)
     assert empty.code == 2 and "--weights bert-base-uncased" in empty.errors[0], empty.err
+    shutil.rmtree(stage_one)
+    (stage_one.parent / "manifest.json").write_text("{}")
+    unfinished = script(MULTITASK, *SHORT, run_dir="unfinished", weights=False)
+    assert unfinished.code == 2 and "runs/cbcl: this run has no encoder/ yet" in unfinished.errors[0], unfinished.err
 
 
 def test_cross_encoder_feeds_joint_pairs(

@@ -175,6 +175,13 @@ def test_cache_variable_expands_home(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache_folder() == Path("/home/somebody/cache")
 
 
+def test_unusable_cache_names_its_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("MINBERT_CACHE", str(tmp_path / "file"))
+    with pytest.raises(UserError, match="file/room: Not a directory; \\$MINBERT_CACHE names another folder"):
+        cached("room", ["key"], lambda: ({}, {}))
+
+
 def test_json_is_strict(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     write_json(path, {"a": [1, "ü"]})

@@ -10,9 +10,9 @@ import pytest
 
 from minbert import UserError
 from minbert.train.settings import Parsed, parse
-from tasks.presets import PRESETS
+from tasks.presets import CBCL_RUN, PRESETS
 from tasks.registry import build
-from tasks.settings import STAGE_ONE, MultitaskSettings, resolve_defaults
+from tasks.settings import MultitaskSettings, resolve_defaults
 
 COURSE = {
     **{f"--{task}_{split}": "a" for task in ("sst", "para", "sts") for split in ("train", "dev", "test")},
@@ -48,15 +48,15 @@ def test_heads_alone_have_higher_rate() -> None:
 def stage_one(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The current folder has the encoder that stage one leaves by default."""
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(tiny, tmp_path / STAGE_ONE)
-    return STAGE_ONE
+    shutil.copytree(tiny, tmp_path / CBCL_RUN / "encoder")
+    return CBCL_RUN
 
 
 @pytest.mark.parametrize(
     ("words", "encoder"),
     [
-        ([], STAGE_ONE),
-        (["--preset", "paper"], STAGE_ONE),
+        ([], CBCL_RUN),
+        (["--preset", "paper"], CBCL_RUN),
         (["--encoder", ""], ""),
         (["--weights", "minilm"], ""),
         (["--preset", "best"], ""),  # it names weights
@@ -76,12 +76,12 @@ def test_weights_are_used_without_stage_one(tmp_path: Path, monkeypatch: pytest.
 def test_resumed_run_keeps_its_start(tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stage one was run while the run was stopped."""
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(tiny, tmp_path / STAGE_ONE)
+    shutil.copytree(tiny, tmp_path / CBCL_RUN / "encoder")
     run = tmp_path / "runs" / "multitask"
     run.mkdir()
     (run / "manifest.json").write_text('{"all_settings": {"encoder": ""}}')
     assert multitask("--resume").settings.encoder.encoder == ""
-    assert multitask("--resume", "--run-dir", "runs/other").settings.encoder.encoder == STAGE_ONE
+    assert multitask("--resume", "--run-dir", "runs/other").settings.encoder.encoder == CBCL_RUN
 
 
 def test_sentence_encoder_of_a_run_with_joint_pairs(monkeypatch: pytest.MonkeyPatch) -> None:

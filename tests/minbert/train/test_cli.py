@@ -54,7 +54,7 @@ def test_pooler_that_weights_lack_is_refused(tiny: Path, tmp_path: Path) -> None
 ERRORS = [
     (UserError("--lr: too small"), "error: --lr: too small\n"),
     (OSError(errno.EACCES, "Permission denied", "runs/x"), "error: runs/x: Permission denied\n"),
-    (OSError(errno.ENOSPC, "No space left on device"), "error: a file of this run: No space left on device\n"),
+    (OSError(errno.ENOSPC, "No space left on device"), "error: a file or the output: No space left on device\n"),
 ]
 
 
@@ -88,14 +88,17 @@ def test_error_is_one_sentence(error: Exception, sentence: str, capsys: pytest.C
     assert capsys.readouterr().err == sentence
 
 
+TORCHRUN = f"{sys.executable} -m torch.distributed.run"
+
+
 @pytest.mark.parametrize(
     ("typed", "processes", "command"),
     [
         (".venv/bin/python pretrain_cbcl.py --lr 1", "1", ".venv/bin/python pretrain_cbcl.py --lr 1 --resume"),
-        ("/v/python -u pretrain_cbcl.py", "2", "torchrun --nproc-per-node 2 pretrain_cbcl.py --resume"),
-        ("/v/python -u -m tasks.x", "2", "torchrun --nproc-per-node 2 -m tasks.x --resume"),
+        ("/v/python -u pretrain_cbcl.py", "2", f"{TORCHRUN} --nproc-per-node 2 pretrain_cbcl.py --resume"),
+        ("/v/python -u -m tasks.x", "2", f"{TORCHRUN} --nproc-per-node 2 -m tasks.x --resume"),
         ("/v/python /v/minbert-train --lr 1", "1", "minbert-train --lr 1 --resume"),
-        ("/v/python /v/minbert-train", "2", "torchrun --nproc-per-node 2 --no-python minbert-train --resume"),
+        ("/v/python /v/minbert-train", "2", f"{TORCHRUN} --nproc-per-node 2 --no-python minbert-train --resume"),
     ],
 )
 def test_resuming_command_is_as_typed(
