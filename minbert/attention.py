@@ -70,15 +70,11 @@ class Layer(nn.Module):
         if query_index is not None:
             residual = x.index_select(0, query_index)
         attended = self.attention_dense(self.self_attention(x, ragged, query_index))
-        x = self.attention_layer_norm(self.add(residual, attended))
-        return self.out_layer_norm(self.add(x, self.feed_forward(x)))
-
-    def add(self, x: Tensor, change: Tensor) -> Tensor:
-        """x + dropout(change): a method, as `minbert.fast` has a fused one."""
-        return x + self.dropout(change)
+        x = self.attention_layer_norm(residual + self.dropout(attended))
+        return self.out_layer_norm(x + self.dropout(self.feed_forward(x)))
 
     def feed_forward(self, x: Tensor) -> Tensor:
-        """W2 gelu(W1 x + b1) + b2."""
+        """W2 gelu(W1 x + b1) + b2: a method, as `minbert.fast` has a fused one."""
         return self.out_dense(F.gelu(self.interm_dense(x)))
 
 

@@ -2,8 +2,8 @@
 
 A batch of 32 sentences has some 20 different lengths, so the number of calls dominates the cost. The heads are
 therefore reordered once for all groups, and one tensor holds the probabilities of all groups, another their dropout
-masks. Each group then takes four calls forward and seven backward with dropout. The products run in fp32: a group's
-matrices are small, and oneDNN would compile a bf16 kernel for each of their many shapes.
+masks. Each group then takes four calls forward and seven backward. The products run in fp32: a group's matrices are
+small, and oneDNN would compile a bf16 kernel for each of their many shapes.
 
 Axes: T tokens in the batch, B sentences, H heads, d width of a head. In a group of n sentences of equal length:
 L tokens and Q queries per sentence (Q = L, or 1 if only the [CLS] rows are needed). The suffix `_g` is the part of one
@@ -79,100 +79,70 @@ class GroupedAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, p: float) -> Tensor:
         """The formula of the class; dropout masks are drawn from torch's default generator."""
-        layout = _Layout(query, ragged)
+        heads = query.shape[1]
+        order, back = _head_order(ragged, heads)
         scale = 1 / math.sqrt(query.shape[-1])
-        q = layout.gather(query) * scale
-        k = layout.gather(key)
-        v = layout.gather(value)
-        probabilities = q.new_empty(layout.number_of_scores)
-        factors = keep_factors(probabilities, p) if p else None  # 0 or 1 / (1 - p)
+        q = _reordered(query, order).float() * scale
+        k = _reordered(key, order).float()
+        v = _reordered(value, order).float()
         out = torch.empty_like(q)
-        groups = zip(*layout.views(q, k, v, probabilities, factors), _views(out, layout.queries), strict=True)
+        rows = rows_of_groups(query, ragged)
+        shapes = [(n * heads, size // n, length) for (n, length), size in zip(ragged.groups, rows, strict=True)]
+        probabilities = q.new_empty(sum(map(math.prod, shapes)))
+        factors = probabilities.new_ones(()).expand_as(probabilities)
+        if p:
+            factors = keep_factors(probabilities, p)  # 0 or 1 / (1 - p)
+        by_scores = [_of_scores(x, shapes) for x in (probabilities, factors)]
+        by_rows = [_of_groups(x, ragged) for x in (q, k, v, out)]
         with torch.autocast("cpu", enabled=False):
-            for q_g, k_g, v_g, probabilities_g, factors_g, out_g in groups:
+            for probabilities_g, factors_g, q_g, k_g, v_g, out_g in zip(*by_scores, *by_rows, strict=True):
                 torch.softmax(torch.bmm(q_g, k_g.transpose(1, 2)), -1, out=probabilities_g)
-                torch.bmm(_dropped(probabilities_g, factors_g), v_g, out=out_g)
-        ctx.layout = layout
+                torch.bmm(probabilities_g * factors_g, v_g, out=out_g)
+        ctx.ragged = ragged
+        ctx.shapes = shapes
         ctx.scale = scale
         ctx.save_for_backward(q, k, v, probabilities, factors)
-        return layout.scatter(out)
+        return _reordered(out.to(query.dtype), back)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         """Gradients of query, key and value."""
-        layout: _Layout = ctx.layout
         q, k, v, probabilities, factors = ctx.saved_tensors
-        grad_out = layout.gather(gradient)
-        grad_q = torch.empty_like(q)
-        grad_k = torch.empty_like(k)
-        grad_v = torch.empty_like(v)
-        saved = layout.views(q, k, v, probabilities, factors)
-        gradients = [_views(x, layout.queries) for x in (grad_out, grad_q)]
-        gradients += [_views(x, layout.keys) for x in (grad_k, grad_v)]
-        groups = zip(*saved, *gradients, strict=True)
+        order, back = _head_order(ctx.ragged, gradient.shape[1])
+        grad_out = _reordered(gradient, order).float()
+        grads = [torch.empty_like(x) for x in (q, k, v)]
+        by_scores = [_of_scores(x, ctx.shapes) for x in (probabilities, factors)]
+        by_rows = [_of_groups(x, ctx.ragged) for x in (q, k, v, grad_out, *grads)]
+        groups = zip(*by_scores, *by_rows, strict=True)
         with torch.autocast("cpu", enabled=False):
-            for q_g, k_g, v_g, probabilities_g, factors_g, grad_out_g, grad_q_g, grad_k_g, grad_v_g in groups:
-                torch.bmm(_dropped(probabilities_g, factors_g).transpose(1, 2), grad_out_g, out=grad_v_g)
-                grad = _dropped(torch.bmm(grad_out_g, v_g.transpose(1, 2)), factors_g)  # of the probabilities
+            for probabilities_g, factors_g, q_g, k_g, v_g, grad_out_g, grad_q_g, grad_k_g, grad_v_g in groups:
+                torch.bmm((probabilities_g * factors_g).transpose(1, 2), grad_out_g, out=grad_v_g)
+                grad = torch.bmm(grad_out_g, v_g.transpose(1, 2)) * factors_g  # of the probabilities
                 grad = torch._softmax_backward_data(grad, probabilities_g, -1, grad.dtype)  # of the scores
                 torch.bmm(grad, k_g, out=grad_q_g)
                 torch.bmm(grad.transpose(1, 2), q_g, out=grad_k_g)
-        grad_q *= ctx.scale
-        return layout.scatter(grad_q), layout.scatter(grad_k), layout.scatter(grad_v), None, None
+        grads[0] *= ctx.scale
+        grad_q, grad_k, grad_v = [_reordered(x.to(gradient.dtype), back) for x in grads]
+        return grad_q, grad_k, grad_v, None, None
 
 
-def _dropped(x: Tensor, factors: Tensor | None) -> Tensor:
-    return x if factors is None else x * factors
+def _reordered(x: Tensor, order: Tensor) -> Tensor:
+    """[T, H, d] with its rows [T * H, d] in another order; [B, H, d], one token of a sentence, needs none."""
+    if x.shape[:2].numel() != len(order):
+        return x
+    return x.flatten(0, 1).index_select(0, order).view(x.shape)
 
 
-class _Layout:
-    """The memory layout of the groups: `gather` makes each head of a sentence contiguous, `scatter` is its inverse.
-
-    `queries`, `keys` and `scores` are the shapes of the groups' parts of a gathered tensor.
-    """
-
-    def __init__(self, query: Tensor, ragged: Ragged) -> None:
-        rows, heads, width = query.shape
-        one_query = rows == len(ragged)  # if all sentences have one token, both layouts agree
-        self._dtype = query.dtype
-        self._heads = heads
-        self._order, self._inverse = _head_order(ragged, heads)
-        self.queries: list[tuple[int, int, int]] = []  # [n * H, Q, d]
-        self.keys: list[tuple[int, int, int]] = []  # [n * H, L, d]
-        self.scores: list[tuple[int, int, int]] = []  # [n * H, Q, L]
-        for sentences, length in ragged.groups:
-            n = sentences * heads
-            queries = 1 if one_query else length
-            self.queries.append((n, queries, width))
-            self.keys.append((n, length, width))
-            self.scores.append((n, queries, length))
-        self.number_of_scores = sum(math.prod(shape) for shape in self.scores)
-
-    def gather(self, x: Tensor) -> Tensor:
-        """[T, H, d] to fp32 [T * H, d] in the order of `_head_order`; [B, H, d] needs no reordering."""
-        x = x.flatten(0, 1)
-        if len(x) == len(self._order):
-            x = x.index_select(0, self._order)
-        return x.float()
-
-    def scatter(self, x: Tensor) -> Tensor:
-        """The inverse of `gather`, in the dtype of the query."""
-        x = x.to(self._dtype)
-        if len(x) == len(self._inverse):
-            x = x.index_select(0, self._inverse)
-        return x.unflatten(0, (-1, self._heads))
-
-    def views(self, q: Tensor, k: Tensor, v: Tensor, probabilities: Tensor, factors: Tensor | None) -> tuple[Any, ...]:
-        """One list for each argument, with its view of each group, or None where there are no factors."""
-        factors_g = [None] * len(self.scores) if factors is None else _views(factors, self.scores)
-        q_g = _views(q, self.queries)
-        return q_g, _views(k, self.keys), _views(v, self.keys), _views(probabilities, self.scores), factors_g
+def _of_groups(x: Tensor, ragged: Ragged) -> list[Tensor]:
+    """The part of each group of [T or B, H, d] in the order of the heads, as a view [n * H, L or Q, d]."""
+    parts = x.split(rows_of_groups(x, ragged))
+    return [part.view(n * x.shape[1], -1, x.shape[2]) for (n, _), part in zip(ragged.groups, parts, strict=True)]
 
 
-def _views(x: Tensor, shapes: list[tuple[int, int, int]]) -> list[Tensor]:
-    """The part of each group as a view."""
-    parts = x.view(-1).split([math.prod(shape) for shape in shapes])
+def _of_scores(x: Tensor, shapes: list[tuple[int, int, int]]) -> list[Tensor]:
+    """The part of each group as a view [n * H, Q, L]."""
+    parts = x.split([math.prod(shape) for shape in shapes])
     return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 

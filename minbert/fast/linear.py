@@ -47,13 +47,6 @@ def with_zero_rows(x: Tensor) -> Tensor:
     return padded
 
 
-def rounded_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """x W' + b for [T, D], [E, D], [E]: with rounded heights under bf16 autocast on the CPU, else `F.linear`."""
-    if x.device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
-        return F.linear(x, weight, bias)
-    return _RoundedLinear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
-
-
 class Packed:
     """x W' + b with the concatenated weights of one or more layers: [T, D] to [T, E], in `dtype`."""
 
@@ -79,7 +72,7 @@ def can_pack(device: torch.device, precision: str) -> bool:
 
 
 class FastLinear(nn.Linear):
-    """`nn.Linear` for inputs [T, D], computed by `rounded_linear`, or with packed weights if set."""
+    """`nn.Linear` for inputs [T, D], with packed weights if set, and rounded heights under autocast on the CPU."""
 
     packed: Packed | None = None
 
@@ -87,7 +80,9 @@ class FastLinear(nn.Linear):
         """[T, D] to [T, E]."""
         if self.packed:
             return self.packed(x)
-        return rounded_linear(x, self.weight, self.bias)
+        if x.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
+            return _RoundedLinear.apply(x, self.weight, self.bias)  # type: ignore[no-untyped-call]
+        return super().forward(x)
 
     def gelu(self, x: Tensor) -> Tensor:
         """GELU of `forward`."""
@@ -105,18 +100,14 @@ class _RoundedLinear(torch.autograd.Function):
         half_x = with_zero_rows(x)
         half_weight = weight.bfloat16()
         ctx.save_for_backward(half_x, half_weight)
-        ctx.dtype = x.dtype
         return torch.addmm(bias.bfloat16(), half_x, half_weight.t())[:rows]  # [T, E]
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x, weight = ctx.saved_tensors
         rows = len(gradient)
         gradient = with_zero_rows(gradient)
-        grad_x = None
-        if ctx.needs_input_grad[0]:
-            grad_x = (gradient @ weight)[:rows].to(ctx.dtype)
-        grad_weight = (gradient.t() @ x).float()
-        grad_bias = gradient.sum(0).float()  # the sum accumulates in fp32 and rounds once
-        return grad_x, grad_weight, grad_bias
+        grad_x = (gradient @ weight)[:rows]
+        grad_bias = gradient.sum(0)  # accumulates in fp32 and rounds once
+        return grad_x, gradient.t() @ x, grad_bias  # autograd casts them to the dtypes of the inputs

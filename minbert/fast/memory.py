@@ -26,15 +26,10 @@ def tune_allocator() -> None:
         mmap_threshold = 1 << 25
         libc.mallopt(_M_MMAP_THRESHOLD, mmap_threshold)
     libc.mallopt(_M_TRIM_THRESHOLD, _NEVER)
-    _use_huge_pages(libc, block=mmap_threshold // 2)
 
-
-def _use_huge_pages(libc: Any, block: int) -> None:
-    """Extend the heap by `_HEAP` bytes of addresses, which take no memory until they are used, as huge pages.
-
-    The heap grows by blocks of less than the mmap threshold. A process started with GLIBC_TUNABLES=
-    glibc.malloc.hugetlb=1 has huge pages too, but a process cannot set this variable for itself.
-    """
+    # Extend the heap, by blocks of less than the mmap threshold: these addresses take no memory until they are used.
+    # A process started with GLIBC_TUNABLES=glibc.malloc.hugetlb=1 has huge pages too, but cannot set this for itself.
+    block = mmap_threshold // 2
     libc.malloc.restype = ctypes.c_void_p
     libc.sbrk.restype = ctypes.c_void_p
     blocks = [libc.malloc(ctypes.c_size_t(block)) for _ in range(_HEAP // block)]

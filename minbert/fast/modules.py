@@ -14,28 +14,22 @@ from minbert.attention import Layer, SelfAttention
 from minbert.bert import BertModel
 from minbert.fast import cpu_attention, gpu_attention
 from minbert.fast.dropout import FastDropout
-from minbert.fast.linear import FastLinear, Packed, can_pack, rounded_linear
+from minbert.fast.linear import FastLinear, Packed, can_pack
 from minbert.ragged import Ragged
 
 
 class FastSelfAttention(SelfAttention):
-    """`minbert.attention.SelfAttention` with faster kernels; on a CPU, one product for query, key and value."""
+    """`minbert.attention.SelfAttention` with faster kernels; with packed weights, one product for all projections."""
 
     packed: Packed | None = None  # of query, key and value
 
     def forward(self, x: Tensor, ragged: Ragged, query_index: Tensor | None = None) -> Tensor:
         """As in the plain module."""
-        if x.device.type != "cpu":
+        # with an index few queries are needed, but packed weights hold all three projections
+        if self.packed is None or query_index is not None:
             return super().forward(x, ragged, query_index)
-        if query_index is not None:
-            # packed weights hold all three projections, but few queries are needed here
-            (q,) = self._project(x.index_select(0, query_index), [self.query])
-            k, v = self._project(x, [self.key, self.value])
-        elif self.packed:
-            q, k, v = self._by_head(self.packed(x), 3)
-        else:
-            q, k, v = self._project(x, [self.query, self.key, self.value])
-        return self.attend(q, k, v, ragged).flatten(1)  # [T or B, D]
+        q, k, v = self.packed(x).unflatten(1, (3, self.heads, -1)).unbind(1)  # [T, H, d]
+        return self.attend(q, k, v, ragged).flatten(1)  # [T, D]
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, ragged: Ragged) -> Tensor:
         """As in the plain module."""
@@ -44,24 +38,14 @@ class FastSelfAttention(SelfAttention):
             return cpu_attention.attend(q, k, v, ragged, dropout)
         return gpu_attention.attend(q, k, v, ragged, dropout)
 
-    def _project(self, x: Tensor, projections: list[nn.Linear]) -> list[Tensor]:
-        """Several projections of [T, D] in one product; returns [T, H, d] for each."""
-        weight = torch.cat([projection.weight for projection in projections])
-        bias = torch.cat([projection.bias for projection in projections])
-        return self._by_head(rounded_linear(x, weight, bias), len(projections))
-
-    def _by_head(self, projected: Tensor, count: int) -> list[Tensor]:
-        return [part.unflatten(1, (self.heads, -1)) for part in projected.chunk(count, 1)]
-
 
 class FastLayer(Layer):
-    """`minbert.attention.Layer` with fused dropout and residual addition; GELU is fused with packed products."""
+    """`minbert.attention.Layer` with GELU fused with packed products."""
 
     self_attention: FastSelfAttention
     attention_dense: FastLinear
     interm_dense: FastLinear
     out_dense: FastLinear
-    dropout: FastDropout
 
     def pack(self, dtype: torch.dtype) -> None:
         """Use packed weights until `unpack`."""
@@ -74,10 +58,6 @@ class FastLayer(Layer):
         """Use the ordinary weights again."""
         for part in (self.self_attention, self.attention_dense, self.interm_dense, self.out_dense):
             part.packed = None
-
-    def add(self, x: Tensor, change: Tensor) -> Tensor:
-        """x + dropout(change)."""
-        return self.dropout.add(x, change)
 
     def feed_forward(self, x: Tensor) -> Tensor:
         """W2 gelu(W1 x + b1) + b2."""
@@ -102,7 +82,7 @@ def accelerate(model: BertModel) -> BertModel:
     return model
 
 
-_WORTHWHILE = 8192  # tokens; packing pays from some 3,000
+_WORTHWHILE = 8192  # tokens in all: packing takes time
 
 
 @contextmanager

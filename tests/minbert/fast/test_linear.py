@@ -5,10 +5,9 @@ python -m pytest --import-mode=importlib tests/minbert/fast/test_linear.py
 
 import pytest
 import torch
-import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from minbert.fast.linear import rounded_height, rounded_linear
+from minbert.fast.linear import FastLinear, rounded_height
 
 HEIGHTS = [1, 33, 64, 2047, 2049, 5001]
 
@@ -16,13 +15,14 @@ HEIGHTS = [1, 33, 64, 2047, 2049, 5001]
 def product(kind: str, rows: int, half: bool) -> list[Tensor]:
     generator = torch.Generator().manual_seed(rows)
     x = torch.randn(rows, 24, generator=generator).requires_grad_()
-    weight = torch.randn(40, 24, generator=generator).requires_grad_()
-    bias = torch.randn(40, generator=generator).requires_grad_()
+    layer = (FastLinear if kind == "ours" else nn.Linear)(24, 40)
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter, generator=generator)
     direction = torch.randn(rows, 40, generator=generator)
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=half):
-        out = (rounded_linear if kind == "ours" else F.linear)(x, weight, bias)
+        out = layer(x)
     assert out.dtype == (torch.bfloat16 if half else torch.float32)
-    return [out, *torch.autograd.grad((out.float() * direction).sum(), [x, weight, bias])]
+    return [out, *torch.autograd.grad((out.float() * direction).sum(), [x, *layer.parameters()])]
 
 
 def test_few_heights_little_waste() -> None:
