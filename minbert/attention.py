@@ -71,11 +71,8 @@ class Layer(nn.Module):
             residual = x.index_select(0, query_index)
         attended = self.attention_dense(self.self_attention(x, ragged, query_index))
         x = self.attention_layer_norm(residual + self.dropout(attended))
-        return self.out_layer_norm(x + self.dropout(self.feed_forward(x)))
-
-    def feed_forward(self, x: Tensor) -> Tensor:
-        """W2 gelu(W1 x + b1) + b2: a method, as `minbert.fast` has a fused one."""
-        return self.out_dense(F.gelu(self.interm_dense(x)))
+        intermediate = F.gelu(self.interm_dense(x))
+        return self.out_layer_norm(x + self.dropout(self.out_dense(intermediate)))
 
 
 def reference(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged) -> Tensor:

@@ -6,8 +6,8 @@ and are dropped from its result. A product is not cut into blocks of rows, as ta
 with AMX.
 
 torch reorders an ordinary weight at every product and casts it if the product is in bf16; in fp32 it uses a library
-that is slower on some processors. Packed weights are cast once and stored in oneDNN's blocked layout, and GELU is fused
-with the product before it. Their operators are those that torch's compiler generates for frozen weights; they are not
+that is slower on some processors. Packed weights are cast once and stored in oneDNN's blocked layout, and what follows
+a product is fused with it. Their operators are those that torch's compiler generates for frozen weights; they are not
 public.
 
 Axes: T rows, D input features, E output features.
@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
@@ -48,7 +47,7 @@ def with_zero_rows(x: Tensor) -> Tensor:
 
 
 class Packed:
-    """x W' + b with the concatenated weights of one or more layers: [T, D] to [T, E], in `dtype`."""
+    """x W' + b with the concatenated weights of one or more layers: [T, D] to [T, E], all in `dtype`."""
 
     def __init__(self, layers: Sequence[nn.Linear], dtype: torch.dtype) -> None:
         weights = [layer.weight.to(dtype) for layer in layers]
@@ -58,8 +57,11 @@ class Packed:
 
     def __call__(self, x: Tensor, activation: str = "none") -> Tensor:
         """The product, followed by GELU if `activation` is "gelu"."""
-        x = x.to(self._bias.dtype)
         return torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, activation, [], "none")
+
+    def add(self, residual: Tensor, x: Tensor) -> Tensor:
+        """residual + the product."""
+        return torch.ops.mkldnn._linear_pointwise.binary(x, residual, self._weight, self._bias, "add")
 
 
 def can_pack(device: torch.device, precision: str) -> bool:
@@ -72,23 +74,13 @@ def can_pack(device: torch.device, precision: str) -> bool:
 
 
 class FastLinear(nn.Linear):
-    """`nn.Linear` for inputs [T, D], with packed weights if set, and rounded heights under autocast on the CPU."""
-
-    packed: Packed | None = None
+    """`nn.Linear` for inputs [T, D], with rounded heights under autocast on the CPU."""
 
     def forward(self, x: Tensor) -> Tensor:
         """[T, D] to [T, E]."""
-        if self.packed:
-            return self.packed(x)
         if x.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
             return _RoundedLinear.apply(x, self.weight, self.bias)  # type: ignore[no-untyped-call]
         return super().forward(x)
-
-    def gelu(self, x: Tensor) -> Tensor:
-        """GELU of `forward`."""
-        if self.packed:
-            return self.packed(x, "gelu")
-        return F.gelu(self(x))
 
 
 class _RoundedLinear(torch.autograd.Function):
