@@ -122,6 +122,14 @@ def tiny_copy(tiny: Path, tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
+def tokenizer(tiny: Path) -> Any:
+    """The tiny BERT's."""
+    from minbert.tokenizer import Tokenizer
+
+    return Tokenizer.load(tiny)
+
+
+@pytest.fixture
 def examples_of(tiny: Path, tmp_path: Path) -> Callable[..., Any]:
     """A function that makes examples of rows of texts, with labels, for the tiny BERT."""
     from minbert import token_cache

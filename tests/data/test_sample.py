@@ -81,12 +81,6 @@ def test_classes_fill_the_folds() -> None:
             assert min(counts.values()) >= {"all": 12, "train": 10}.get(split, 1), name
 
 
-def test_wordnet_is_found_in_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NLTK_DATA", raising=False)
-    monkeypatch.delenv("DATA_DIR", raising=False)
-    assert wordnet.find_nltk_data(str(SAMPLE)) == NLTK_DATA.resolve()
-
-
 def test_wordnet_has_expected_synonyms() -> None:
     words = WordNet(NLTK_DATA)
     assert words.candidates("large", "JJ") == ("big",)

@@ -4,10 +4,7 @@ python -m pytest --import-mode=importlib tests/e2e/test_chinese.py
 """
 
 import json
-from collections.abc import Callable
-from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,46 +13,20 @@ from safetensors.torch import load_file
 from scipy.stats import spearmanr
 
 from minbert.encoder import Encoder
-from tests.e2e.conftest import script_of
+from tests.e2e.conftest import SAMPLE, Script
 
-SIMCSE = script_of("-m tasks.contrastive.simcse")
-SENTENCES = (
-    "猫在窗台上睡觉。 小狗追着球跑。 今天的天气很好。 明天可能会下雨。 他在厨房里做饭。 她喜欢听老歌。 "
-    "孩子们在公园里玩。 火车晚点了十分钟。 这本书写得真好。 我们坐车去海边。 怎么办理新卡？ 新卡怎么办？ "
-    "如何修改密码？ 密码忘了怎么找回？ 他把门关上了。 门没有关。 水开了。 茶很香。 路上车很多。 "
-    "桥下有两只鸭子。 老人在树下下棋。 学校离家不远。 她买了3个苹果。 苹果又红又大。"
-)
-TEXTS = SENTENCES.split()
-
-
-def write(path: Path, lines: list[str]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    """Two of the Chinese sets: questions with a label, and scored pairs for training and evaluation."""
-    folder = tmp_path / "data"
-    questions, statements = TEXTS[:12], TEXTS[12:]
-    pairs = [
-        f"{number}\t{a}\t{b}\t0" for number, (a, b) in enumerate(zip(questions[::2], questions[1::2], strict=True))
-    ]
-    write(folder / "zh/ATEC/atec_nlp_sim_train.csv", pairs)
-    for split in ("train", "dev"):
-        texts = statements if split == "train" else TEXTS
-        scored = [f"{split}-{n}||{a}||{b}||{n % 6}" for n, (a, b) in enumerate(combinations(texts[:8], 2))]
-        write(folder / f"zh/STS-B/cnsd-sts-{split}.txt", scored)
-    return folder
+SETS = SAMPLE / "zh"
+SCORED = [line.split("||") for line in (SETS / "STS-B/cnsd-sts-dev.txt").read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.fixture
 def bert(tmp_path: Path) -> Path:
-    """A random BERT in transformers' layout; every character has an entry but 鸭, which is unknown."""
+    """A random BERT in transformers' layout; every character of the sample has an entry but 狗, which is unknown."""
     from transformers import BertConfig, BertModel
 
     folder = tmp_path / "bert-chinese"
-    characters = dict.fromkeys("".join(TEXTS).replace("鸭", "") + ".,!?;:")
+    texts = "".join(path.read_text(encoding="utf-8") for path in sorted(SETS.glob("*/*")))
+    characters = dict.fromkeys("".join(texts.replace("狗", "").split()) + ".,!?;:")
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *characters]
     torch.manual_seed(3)
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
@@ -78,14 +49,12 @@ def transformers_vectors(folder: Path, texts: list[str]) -> np.ndarray:
         )
 
 
-def test_edacse_trains_on_chinese_sets(script: Callable[..., Any], data: Path, bert: Path) -> None:
-    flags = ("--epochs", 2, "--batch-size", 6, "--lr", 1e-3, "--evaluate-every", 3, "--keep", "last")
-    preset = ("--preset", "edacse-bert", "--weights", bert, "--data", data)
-    run = script(SIMCSE, *preset, *flags, weights=False, data=False)
+def test_edacse_trains_on_chinese_sets(script: Script, bert: Path) -> None:
+    flags = ("--max-steps", 8, "--batch-size", 6, "--lr", 1e-3, "--evaluate-every", 3, "--keep", "last")
+    run = script("tasks/contrastive/simcse.py", "--preset", "edacse-bert", "--weights", bert, *flags, weights=False)
     assert run.code == 0, run.err
-    entry = run.manifest()["data"]["train"]
-    assert (entry["texts"], entry["kept"]) == (12 + 2 * 28, 12 + 8), "28 pairs of eight texts"
-    assert run.manifest()["plan"]["steps"] == 2 * 4
+    files = [file["file"] for file in run.manifest()["data"]["train"]["files"]]
+    assert len(files) == 5 and all("train" in Path(file).name for file in files)
 
     encoder = Encoder.load(run.folder / "encoder", precision="fp32")
     assert encoder.pooler == "cls"
@@ -93,13 +62,9 @@ def test_edacse_trains_on_chinese_sets(script: Callable[..., Any], data: Path, b
         load_file(bert / "model.safetensors")["embeddings.word_embeddings.weight"],
         load_file(run.folder / "encoder" / "model.safetensors")["embeddings.word_embeddings.weight"],
     )
-    np.testing.assert_allclose(encoder.encode(TEXTS), transformers_vectors(run.folder / "encoder", TEXTS), atol=1e-5)
-
-    rows = [line.split("||") for line in (data / "zh/STS-B/cnsd-sts-dev.txt").read_text(encoding="utf-8").splitlines()]
-    sides = [
-        transformers_vectors(run.folder / "encoder", [row[side] for row in rows]).astype(np.float64) for side in (1, 2)
-    ]
-    cosines = (sides[0] * sides[1]).sum(1) / np.prod([np.linalg.norm(side, axis=1) for side in sides], axis=0)
-    expected = spearmanr(cosines, [float(row[3]) for row in rows]).statistic
-    rho = json.loads((run.folder / "scores.json").read_text())["sts_dev_spearman"]
+    first, second = [transformers_vectors(run.folder / "encoder", [row[side] for row in SCORED]) for side in (1, 2)]
+    np.testing.assert_allclose(encoder.encode([row[1] for row in SCORED]), first, atol=1e-5)
+    cosines = (first * second).sum(1) / np.linalg.norm(first, axis=1) / np.linalg.norm(second, axis=1)
+    expected = spearmanr(cosines, [float(row[3]) for row in SCORED]).statistic
+    rho = json.loads((run.folder / "scores.json").read_text())["sts_b_dev_spearman"]
     assert rho["after"] == pytest.approx(expected, abs=1e-6)

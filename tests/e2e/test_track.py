@@ -31,19 +31,6 @@ def scalars(run: Path) -> dict[tuple[str, int], float]:
     return values
 
 
-def test_resumed_record_has_numbers_once(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
-    first = track.Tracker(tmp_path, MANIFEST, 0, "tensorboard")
-    for step in (1, 2, 3):
-        first.log({"kind": "train", "step": step, "lr": 0.1, "toy/loss": 9.0})
-    # the checkpoint of step 2 was the last one
-    resumed = track.Tracker(tmp_path, MANIFEST, 2, "tensorboard")
-    resumed.log({"kind": "train", "step": 2, "lr": 0.2, "toy/loss": 4.0})
-    resumed.log({"kind": "evaluation", "step": 2, "score": 0.5, "best": True})
-    expected = {("train/lr", 1): 0.1, ("toy/loss", 1): 9.0, ("train/lr", 2): 0.2, ("toy/loss", 2): 4.0}
-    assert scalars(tmp_path) == pytest.approx(expected | {("dev/score", 2): 0.5})
-
-
 @pytest.mark.parametrize("killed", [False, True])
 def test_run_is_recorded(toy: Any, tmp_path: Path, killed: bool) -> None:
     """All rows of `metrics.jsonl`, once, also if the run was killed and resumed."""

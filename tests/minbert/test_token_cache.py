@@ -25,11 +25,6 @@ ROWS = [
 
 
 @pytest.fixture
-def tokenizer(tiny: Path) -> Tokenizer:
-    return Tokenizer.load(tiny)
-
-
-@pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MINBERT_CACHE", str(tmp_path / "cache"))
     (tmp_path / "data.csv").write_text("content")

@@ -14,13 +14,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules as models
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel
 from transformers import BertModel as Theirs
 
 from minbert import BertConfig, BertModel, Encoder, UserError, modules, pooling, weights
 from minbert.tokenizer import Tokenizer
 from minbert.train.start import saved_pooler
-from tests.minbert.conftest import cut, flip_last_bit, same
+from tests.minbert.conftest import cut, flip_last_bit
 
 Copy = Callable[..., Path]
 
@@ -119,18 +119,10 @@ def test_sentence_transformers_opens_saved_folder(saved: Callable[[str], Path], 
 
 def test_transformers_opens_saved_folder(saved: Callable[[str], Path], tiny: Path) -> None:
     folder = saved("pooler")
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    assert tokenizer.model_max_length == 64
-    batch = tokenizer(TEXTS, padding=True, return_tensors="pt")
-    assert tokenizer(TEXTS, add_special_tokens=False)["input_ids"] == Tokenizer.load(tiny).encode(TEXTS)
-    theirs, info = Theirs.from_pretrained(folder, output_loading_info=True)
+    theirs, info = AutoModel.from_pretrained(folder, output_loading_info=True)
     assert not info["missing_keys"] and not info["unexpected_keys"]
-    assert type(AutoModel.from_pretrained(folder)) is Theirs
-    with torch.no_grad():
-        wanted = theirs.eval()(batch["input_ids"], attention_mask=batch["attention_mask"])
-        mine = BertModel.from_pretrained(folder)(batch["input_ids"], batch["attention_mask"])
-    torch.testing.assert_close(mine["pooler_output"], wanted.pooler_output, atol=1e-5, rtol=0)
-    assert same(folder, tiny)
+    expected = Theirs.from_pretrained(tiny).state_dict()
+    assert type(theirs) is Theirs and all(torch.equal(x, expected[name]) for name, x in theirs.state_dict().items())
 
 
 def test_foreign_folder_is_copied_once(tiny_copy: Copy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

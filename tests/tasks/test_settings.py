@@ -45,13 +45,13 @@ def test_heads_alone_have_higher_rate() -> None:
 
 
 @pytest.fixture
-def stage_one(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def stage_one(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The current folder has the encoder that stage one leaves by default."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(tiny, tmp_path / CBCL_RUN / "encoder")
-    return CBCL_RUN
 
 
+@pytest.mark.usefixtures("stage_one")
 @pytest.mark.parametrize(
     ("words", "encoder"),
     [
@@ -63,7 +63,7 @@ def stage_one(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> st
         (["--encoder", "."], "."),
     ],
 )
-def test_stage_one_encoder_is_the_default(stage_one: str, words: list[str], encoder: str) -> None:
+def test_stage_one_encoder_is_the_default(words: list[str], encoder: str) -> None:
     assert multitask(*words).settings.encoder.encoder == encoder
 
 
@@ -73,10 +73,9 @@ def test_weights_are_used_without_stage_one(tmp_path: Path, monkeypatch: pytest.
     assert (encoder.encoder, encoder.weights) == ("", "bert-base-uncased")
 
 
-def test_resumed_run_keeps_its_start(tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("stage_one")
+def test_resumed_run_keeps_its_start(tmp_path: Path) -> None:
     """Stage one was run while the run was stopped."""
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(tiny, tmp_path / CBCL_RUN / "encoder")
     run = tmp_path / "runs" / "multitask"
     run.mkdir()
     (run / "manifest.json").write_text('{"all_settings": {"encoder": ""}}')

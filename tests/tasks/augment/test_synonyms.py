@@ -39,11 +39,6 @@ ROWS = [tuple(TEXTS[(row + column) % len(TEXTS)] for column in range(3)) for row
 
 
 @pytest.fixture
-def tokenizer(tiny: Path) -> Tokenizer:
-    return Tokenizer.load(tiny)
-
-
-@pytest.fixture
 def opened(examples_of: Make) -> Make:
     """A function that makes examples of the first `columns` texts of ROWS, `times` over, labelled by row."""
     return lambda columns, times=1: examples_of([row[:columns] for row in ROWS * times], range(len(ROWS) * times))

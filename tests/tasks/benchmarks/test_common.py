@@ -5,39 +5,28 @@ python -m pytest --import-mode=importlib tests/tasks/benchmarks/test_common.py
 
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from minbert import Encoder
-from minbert.encoder import pool
 from minbert.pooling import NAMES
 from tasks import manifests
 from tasks.benchmarks import common
 from tasks.benchmarks.common import EmbeddingCache, NamedEncoder, Score
 
 
-def test_poolers_at_once(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_poolers_at_once(tiny: Path) -> None:
+    """In several batches, of which large ones end in one more sentence."""
     encoder = Encoder.load(tiny, precision="fp32")
-    monkeypatch.setattr(encoder, "batches", partial(encoder.batches, batch_size=2))
-    texts = ["the cat sat on the mat", "a dog", "the dog sleeps under a tree!", "who?"]
+    texts = ["who?", *(f"the cat sat {'very ' * (number % 50)}sad {number}" for number in range(200))]
     named = {name: NamedEncoder("x", name, tiny, encoder) for name in NAMES}
     cache = EmbeddingCache(list(named.values()))
     cache.raw(named["cls"], texts[:2])  # the rest is encoded when it is asked for
     for name in NAMES:
         alone = Encoder.load(tiny, pooler=name, precision="fp32").encode([*texts, texts[0]])
         assert np.allclose(cache.raw(named[name], [*texts, texts[0]]), alone, atol=2e-6), name
-
-
-def test_vectors_do_not_depend_on_batch(tiny: Path) -> None:
-    encoder = Encoder.load(tiny, precision="fp32")
-    texts = [f"the cat sat {'very ' * (number % 7)}sad" for number in range(250)]
-    pools = {"mean": partial(pool, pooler="mean")}
-    vectors = common.encode_with_pools(encoder, texts, pools)["mean"]
-    for text, vector in zip(texts[:7], vectors, strict=False):
-        assert np.allclose(common.encode_with_pools(encoder, [text], pools)["mean"], vector, atol=2e-6)
 
 
 def test_averages_and_differences(tiny: Path) -> None:

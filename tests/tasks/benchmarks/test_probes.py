@@ -17,7 +17,7 @@ from minbert import Encoder, Ragged
 from minbert.encoder import pool
 from tasks.benchmarks import common, probes, sets, weat
 from tasks.benchmarks.common import EmbeddingCache, NamedEncoder
-from tests.tasks.benchmarks.conftest import cosine
+from tests.tasks.benchmarks.conftest import SAMPLE, cosine
 
 
 @pytest.fixture
@@ -92,13 +92,11 @@ def test_alignment_is_of_alike_pairs(encoder: Encoder, tmp_path: Path) -> None:
     assert (alignment["rows"], alignment["value"]) == (2, pytest.approx(np.mean(distances), abs=1e-6))
 
 
-def test_command(
-    tiny: Path, tiny_copy: Callable[..., Path], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_command(tiny: Path, tiny_copy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weat, "PARTITIONS", 200)
     (tiny_copy(name="other") / "minbert.json").write_text('{"pooler": "max"}')
     out = tmp_path / "out"
-    flags = f"--data {folder} --resamples 40 --out {out}"
+    flags = f"--data {SAMPLE} --resamples 40 --out {out}"
     probes.main(["--encoder", str(tmp_path / "other"), str(tiny), *flags.split()])
     content = json.loads((out / "probes.json").read_text())
     assert content["complete"]

@@ -175,26 +175,31 @@ def test_mix_counts_rows_of_epochs() -> None:
     assert counts == {"easy": 20, "semi-hard": 12, "hard": 8, "mix_per_epoch": mix}
 
 
-@pytest.mark.parametrize("difficulty_by", ["groups", "entailment", "contradiction"])
+@pytest.mark.parametrize("difficulty_by", ["groups", "entailment", "contradiction", "task"])
 @pytest.mark.parametrize("order", ["curriculum", "anti"])
 def test_easy_triplets_come_first(difficulty_by: str, order: str) -> None:
-    """By the margin's groups, by the cosine of the entailment, or by that of the contradiction (CBCL, 4.3)."""
+    """By the margin's groups, the cosine of the entailment or of the contradiction (CBCL, 4.3), or a task's loss."""
     rows = np.arange(0, 75, 3)  # those that a limit has drawn
-    positive, negative = np.random.default_rng(4).uniform(-1, 1, (2, len(rows)))
+    positive, negative, losses = np.random.default_rng(4).uniform(-1, 1, (3, len(rows)))
+    scores = {"task loss": losses} if difficulty_by == "task" else {"positive": positive, "negative": negative}
     settings = CurriculumSettings(order=order, difficulty=difficulty_by, margin=0.5)  # type: ignore[arg-type]
-    ordered, groups = sort(settings, rows, {"positive": positive, "negative": negative}, seed=2)
+    ordered, groups = sort(settings, rows, scores, seed=2)
     assert sorted(ordered) == rows.tolist()
     gap = positive - negative
     hardness = {
         "groups": np.select([gap > 0.5, gap > 0], [0, 1], 2),
         "entailment": -positive,
         "contradiction": negative,
+        "task": losses,
     }[difficulty_by]
     hardness_in_order = hardness[ordered // 3]
     if order == "anti":
         hardness_in_order = hardness_in_order[::-1]
     assert (np.diff(hardness_in_order) >= 0).all() and hardness_in_order[0] < hardness_in_order[-1]
-    assert groups is not None and groups[rows].tolist() == difficulty(positive, negative, 0.5).tolist()
+    if difficulty_by == "task":
+        assert groups is None
+    else:
+        assert groups is not None and groups[rows].tolist() == difficulty(positive, negative, 0.5).tolist()
 
 
 def test_random_order_keeps_the_pacing() -> None:
@@ -214,14 +219,3 @@ def test_no_curriculum_takes_all_rows() -> None:
     ordered, groups = sort(settings, rows, {}, seed=2)
     assert ordered.tolist() == rows.tolist() and groups is None
     assert pace(settings, TrainingSettings(epochs=3, batch_size=4), ordered).lengths == [6, 6, 6]
-
-
-@pytest.mark.parametrize("order", ["curriculum", "anti"])
-def test_losses_of_a_task_give_order(order: str) -> None:
-    rows = np.arange(0, 75, 3)
-    losses = np.random.default_rng(4).uniform(0, 50, len(rows))
-    settings = CurriculumSettings(order=order, difficulty="task")  # type: ignore[arg-type]
-    ordered, groups = sort(settings, rows, {"task loss": losses}, seed=2)
-    expected = rows[np.argsort(losses)]
-    assert ordered.tolist() == (expected if order == "curriculum" else expected[::-1]).tolist()
-    assert groups is None

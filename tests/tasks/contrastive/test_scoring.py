@@ -80,21 +80,10 @@ def test_cache_key_covers_all_inputs(
     assert len(calls) == 8
 
 
-def test_resumed_run_keeps_its_scores(tmp_path: Path) -> None:
-    """Another processor rounds otherwise; scores of other data are not taken."""
-    first = {"positive": np.array([0.5, 0.25]), "negative": np.array([0.1, 0.2])}
-    other = {"positive": np.array([0.4, 0.3]), "negative": np.array([0.1, 0.2])}
-
-    def of_run(count: int = 2) -> dict[str, np.ndarray]:
-        return scoring.of_run(tmp_path, ("positive", "negative"), count, torch.device("cpu"), lambda: more)
-
-    more = first
-    np.testing.assert_equal(of_run(), first)
-    save_file(first, tmp_path / scoring.FILE)
-    more = other
-    np.testing.assert_equal(of_run(), first)
-    more = {name: np.append(values, 0.0) for name, values in other.items()}
-    np.testing.assert_equal(of_run(3), more)
+def test_scores_of_other_data_are_not_taken(tmp_path: Path) -> None:
+    save_file({"loss": np.array([0.5, 0.25])}, tmp_path / scoring.FILE)
+    more = {"loss": np.array([0.4, 0.3, 0.0])}
+    np.testing.assert_equal(scoring.of_run(tmp_path, ("loss",), 3, torch.device("cpu"), lambda: more), more)
 
 
 def test_show_prints_triplets_of_premise(

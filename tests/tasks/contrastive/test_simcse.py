@@ -3,8 +3,6 @@
 python -m pytest --import-mode=importlib tests/tasks/contrastive/test_simcse.py
 """
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from torch import Tensor
@@ -22,11 +20,6 @@ from tests.tasks.contrastive.formulas import nt_xent
 
 ROWS = np.array([5, 0, 2, 3])
 EDACSE = LossSettings(eda_weight=0.6, marks_most=3)
-
-
-@pytest.fixture
-def tokenizer(tiny: Path) -> Tokenizer:
-    return Tokenizer.load(tiny)
 
 
 @pytest.fixture
