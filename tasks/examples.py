@@ -74,11 +74,6 @@ class Examples:
         """[CLS] text [SEP] of one text, truncated to `max_length`."""
         return [self.cls, *self.ids(row, column)[: self.max_length - 2], self.sep]
 
-    def alone(self, row: int, column: int) -> Input:
-        """One text by itself, [CLS] a [SEP]."""
-        ids = self.sentence(row, column)
-        return ids, [0] * len(ids)
-
     def joined(self, row: int, form: str = "cross") -> Input:
         """Both texts of a row in one sequence.
 

@@ -23,11 +23,11 @@ MISSING = "–"
 def number(
     value: float | None, digits: int = 2, *, times: float = 1.0, sign: bool = False, missing: str = MISSING
 ) -> str:
-    """A number with fixed digits and a real minus sign; `missing` where it is None or NaN."""
+    """A number with fixed digits, commas between thousands and a real minus sign; `missing` where it is None or NaN."""
     if value is None or math.isnan(value):
         return missing
     plus = "+" if sign else ""
-    text = f"{times * value:{plus}.{digits}f}"
+    text = f"{times * value:{plus},.{digits}f}"
     # a value that is rounded to zero has no sign
     if not text.strip("+-0."):
         text = text.lstrip("+-")

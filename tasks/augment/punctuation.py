@@ -6,6 +6,7 @@ here the number of marks, each mark and its offset are chosen independently and 
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from minbert.seeds import numpy_generator
@@ -36,7 +37,7 @@ def insertion_points(text: str) -> list[int]:
 
 
 def insertions(
-    text: str, *, seed: int, epoch: int, key: int, most: int = 3, marks: str = "english"
+    text: str, *, seed: int, epoch: int, key: int, most: int, marks: str = "english"
 ) -> list[tuple[int, str]]:
     """The 1 to `most` marks to insert, each with its offset in the text, in the order of the offsets.
 
@@ -52,10 +53,10 @@ def insertions(
     return sorted(pairs, key=lambda pair: pair[0])
 
 
-def insert(text: str, *, seed: int, epoch: int, key: int, most: int = 3, marks: str = "english") -> str:
-    """`text` with its `insertions`."""
+def insert(text: str, marks: Sequence[tuple[int, str]]) -> str:
+    """`text` with the marks that `insertions` gives."""
     # from the end, so that the offsets of the marks before stay right
-    for offset, mark in reversed(insertions(text, seed=seed, epoch=epoch, key=key, most=most, marks=marks)):
+    for offset, mark in reversed(marks):
         text = text[:offset] + mark + text[offset:]
     return text
 
@@ -75,5 +76,6 @@ class Punctuation:
         texts = []
         for row in rows:
             text = examples.cache.text(row, 0)
-            texts.append(insert(text, seed=self.seed, epoch=batch.epoch, key=row, most=self.most, marks=self.marks))
+            marks = insertions(text, seed=self.seed, epoch=batch.epoch, key=row, most=self.most, marks=self.marks)
+            texts.append(insert(text, marks))
         return examples.changed({(row, 1): ids for row, ids in zip(rows, self.tokenizer.encode(texts), strict=True)})

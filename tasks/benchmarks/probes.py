@@ -29,6 +29,7 @@ from tasks.benchmarks import common, sets, weat
 from tasks.benchmarks.common import COLUMNS, EmbeddingCache, NamedEncoder, Pool, Score, nan_if_none, pair_cosines
 from tasks.benchmarks.sets import ScoredSet
 from tasks.contrastive.evaluation import ALIKE, uniformity
+from tasks.contrastive.scoring import distinct
 from tasks.tables import Table, number, numbers, wide
 
 PROBES = ("geometry", "frequency", "length", "weat")
@@ -237,10 +238,8 @@ def rho_without_frequent_tokens(
     pools = {removed: mean_without(rank, removed, LAYERS[encoder.pooler]) for removed in REMOVED}
     rhos: dict[int, list[float]] = {removed: [] for removed in REMOVED}
     for scored in scored_sets:
-        texts = list(dict.fromkeys(scored.texts))
-        row_of = {text: row for row, text in enumerate(texts)}
-        first = [row_of[pair[0]] for pair in scored.pairs]
-        second = [row_of[pair[1]] for pair in scored.pairs]
+        texts, index = distinct(scored.texts)
+        first, second = index.reshape(-1, 2).T
         for removed, vectors in common.encode_with_pools(encoder.encoder, texts, pools).items():
             cosines = pair_cosines(vectors[first], vectors[second])
             rhos[removed].append(nan_if_none(metrics.spearman(cosines, scored.gold)))

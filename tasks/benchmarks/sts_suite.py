@@ -146,7 +146,7 @@ def describe(encoder: NamedEncoder, scored: ScoredSet, scores: Sequence[Score]) 
     """One line for an encoder on a set: the score over all pairs, SentEval's mean and wmean, and the subsets."""
     values = {}
     for score in scores:
-        if score.encoder == encoder and score.set.startswith(scored.name):
+        if score.encoder == encoder:
             values[score.measure, score.set] = number(score.value, times=100)
     text = f"{encoder.label}: {scored.name} {values['spearman', scored.name]} ({len(scored.gold):,} pairs)"
     if len(scored.subsets) > 1:
@@ -190,7 +190,7 @@ def score_tables(scores: Sequence[Score], encoders: Sequence[NamedEncoder], note
 def draw_scatter(path: Path, scored: ScoredSet, cosines: Mapping[NamedEncoder, np.ndarray]) -> None:
     """Human score across, cosine up, a panel for each encoder (ConSERT, Figure 1; SelfCCL, Figure 4 for SICK).
 
-    Points are coloured by their score. SICK's scores are from 1 to 5, shown as fifths; others are from 0 to 5.
+    SICK's scores are from 1 to 5, shown as fifths; others are from 0 to 5.
     """
     gold = scored.gold
     is_sick = scored.name == "SICK-R"
@@ -207,16 +207,13 @@ def draw_scatter(path: Path, scored: ScoredSet, cosines: Mapping[NamedEncoder, n
             panel.scatter(
                 gold,
                 values,
-                c=gold,
-                vmin=1 if is_sick else 0,
-                vmax=5,
+                color=charts.BLUE,
                 s=9,
                 linewidths=0,
                 rasterized=True,
-                alpha=0.5,
-                cmap="viridis",
+                alpha=0.6,
             )
-            rho = number(metrics.spearman(values, gold), 1, times=100, missing="undefined")
+            rho = number(metrics.spearman(values, gold), times=100, missing="undefined")
             panel.set_title(f"{encoder.label}: ρ × 100 = {rho}")
             panel.xaxis.set_major_formatter(lambda value, _: f"{value / divisor:g}")
             panel.set_xlim(float(gold.min()) - 0.1, float(gold.max()) + 0.1)

@@ -59,12 +59,12 @@ class LossSettings:
     def __post_init__(self) -> None:
         require_range(self, "temperature", 1e-4)
         require_range(self, "alpha", 0)
-        views = self.parsed()
+        views = self.views_by_number()
         if self.objective == "views" and any(isinstance(view, Adversarial) for view in views):
             raise UserError("--views: an adversarial view needs the supervision of --objective joint")
 
-    def parsed(self) -> tuple[View, View, View]:
-        """Both views, and as a third the identity. Raises `UserError`."""
+    def views_by_number(self) -> tuple[View, View, View]:
+        """Numbers 0 and 1 are both views, number 2 is the identity. Raises `UserError`."""
         first, second = parse_views(self.views, protect_special=self.protect_special)
         return first, second, View()
 
@@ -151,7 +151,7 @@ class ViewsTrainStep(ContrastiveTrainStep):
         """The vectors of sentences under their views: [sentences, D]."""
         assert isinstance(inputs, ViewInputs)
         ragged = inputs.ragged().to(context.device)
-        views = self.loss_settings.parsed()
+        views = self.loss_settings.views_by_number()
         states = apply(model.encoder, ragged, views, inputs.streams, perturbation=inputs.perturbation)
         return model.pool(states, ragged)
 
@@ -188,7 +188,7 @@ class JointTrainStep(ViewsTrainStep, nli.SoftmaxTrainStep):
     @property
     def encoded_views(self) -> list[int]:
         """The numbers of the views that are encoded; the unchanged texts come first."""
-        first, second, _ = self.loss_settings.parsed()
+        first, second, _ = self.loss_settings.views_by_number()
         if type(first) is View:
             return [0, 1]
         if type(second) is View:
@@ -204,14 +204,16 @@ class JointTrainStep(ViewsTrainStep, nli.SoftmaxTrainStep):
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, batch: PlannedBatch) -> Metrics:
         """The sum; both terms are logged too."""
-        pairs = 2 * len(batch.rows)
-        metrics = nli.SoftmaxTrainStep.loss(self, model, vectors[:pairs], batch)
-        texts = self.texts_and_views
-        by_text = dict(zip(texts, vectors.chunk(len(texts)), strict=True))
+        # the first vectors are those of both texts unchanged
+        metrics = nli.SoftmaxTrainStep.loss(self, model, vectors[: 2 * len(batch.rows)], batch)
+        keys = self.texts_and_views
+        by_text_and_view = dict(zip(keys, vectors.chunk(len(keys)), strict=True))
         loss_of_sides = []
         accuracy_of_sides = []
         for side in (0, 1):
-            logits = losses.view_logits(by_text[side, 0], by_text[side, 1], self.loss_settings.temperature)
+            first = by_text_and_view[side, 0]
+            second = by_text_and_view[side, 1]
+            logits = losses.view_logits(first, second, self.loss_settings.temperature)
             loss_of_sides.append(losses.nt_xent_from_logits(logits))
             accuracy_of_sides.append(losses.nearest_share(logits))
         # the mean over the 2N views of a side is half the sum of its two directions
@@ -227,7 +229,7 @@ class JointTrainStep(ViewsTrainStep, nli.SoftmaxTrainStep):
         self, model: ContrastiveModel, inputs: Inputs, batch: PlannedBatch, context: StepContext
     ) -> Tensor | None:
         """From the gradient of the classification loss at the embeddings: one more pass, over the unchanged texts."""
-        views = [self.loss_settings.parsed()[number] for number in self.encoded_views]
+        views = [self.loss_settings.views_by_number()[number] for number in self.encoded_views]
         if not any(isinstance(view, Adversarial) for view in views) or not len(inputs):
             return None
         ragged = Inputs(inputs.sentences[: 2 * len(batch.rows)]).ragged().to(context.device)
@@ -243,7 +245,7 @@ class JointTrainStep(ViewsTrainStep, nli.SoftmaxTrainStep):
                 parts.append(view.perturbation(gradient, ragged))
             else:
                 parts.append(torch.zeros_like(x))
-        return torch.cat(parts).detach()
+        return torch.cat(parts)
 
 
 def chance_loss(options: LossSettings, rows: int) -> float:
@@ -294,7 +296,7 @@ def train(run: OpenRun[ConsertSettings]) -> None:
         initial.pooler,
         seed=training.seed,
         projection=options.encoder.projection,
-        classifier=(3, len(NLI_CLASSES)) if joint else (0, 0),
+        classifier=(3, len(NLI_CLASSES)) if joint else None,
     )
     augment = synonym_augmentation(options, {"nli": data.train}, initial.tokenizer, steps, run.folder.path)
     inputs = {**data.inputs, **resources}

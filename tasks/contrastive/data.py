@@ -138,8 +138,9 @@ def with_dev_pairs(
         pairs = replace(pairs, also_in=count_in_scored_sets(pairs, data_path(options.files.data)))
         shared = ", ".join(f"{count:,} in {name}" for name, count in pairs.also_in.items() if count)
         if shared:
-            size = f"{len(pairs):,} pairs that choose the encoder"
-            distributed.note(f"of the {size} some are also in scored sets: {shared}")
+            distributed.note(
+                f"of the {len(pairs):,} pairs that choose the encoder some are also in scored sets: {shared}"
+            )
     if limit > len(train):
         distributed.note(f"--limit {limit:,}: there are only {len(train):,} {noun}")
     if comes_from_test_texts(options.encoder.weights):
@@ -181,8 +182,10 @@ def warn_about_rows(train: Examples, pairs: DevSets, entry: dict[str, Any], form
         longer, inputs = examples.truncated(input_form)
         if longer:
             noun = "sentences" if input_form == "bi" else "pairs"
-            limit = f"longer than {examples.max_length} tokens and are truncated"
-            distributed.note(f"{source}: {longer:,} of {inputs:,} {noun} are {limit}")
+            distributed.note(
+                f"{source}: {longer:,} of {inputs:,} {noun} are longer than {examples.max_length} tokens and are "
+                "truncated"
+            )
     skipped = entry["skipped"]
     if skipped:
         example = f"{skipped[0].get('file', '')} line {skipped[0]['line']}".strip()
@@ -307,8 +310,10 @@ def count_in_training(train: Examples, dev: DevSets) -> int:
         for row in examples.cache.rows():
             count += trained.issuperset(map(text_key, row.texts))
         if count:
-            share = f"{count:,} of {len(examples):,} pairs"
-            distributed.note(f"{examples.cache.source}: {share} are made of training texts (which hold no scores)")
+            distributed.note(
+                f"{examples.cache.source}: {count:,} of {len(examples):,} pairs are made of training texts (which hold "
+                "no scores)"
+            )
         total += count
     return total
 

@@ -52,7 +52,7 @@ class Evaluation:
     """Evaluation of an encoder on scored pairs and, for a run on triplets, on `TRIPLETS_EVALUATED` of them.
 
     Each distinct text is encoded once, dropout off. `sts_dev_spearman` is Spearman's rho over the dev pairs (gold
-    similarity 0 to 5, or 0 and 1); of several sets it is the mean, as in EdaCSE's tables, and each set's own is logged
+    similarity 0 to 5, or 0 to 1); of several sets it is the mean, as in EdaCSE's tables, and each set's own is logged
     too. `alignment` and `uniformity` are over the first set with graded scores (else the first set),
     `triplet_accuracy` and `frozen_loss` over the triplets; rows of two texts have no hard negatives, and no accuracy.
     An undefined metric is None and ranks below every other.
@@ -110,11 +110,12 @@ class Evaluation:
         values: dict[str, float | None] = {}
         if self.pairs:
             values |= _correlations(cosines, self.dev)
-            name = graded(self.dev)
+            name = first_graded_set(self.dev)
             first, second = self.pairs[name]
             gold = self.dev[name].labels
-            # pairs of two classes are scored 0 and 1
-            alike = gold > (ALIKE if gold.max() > 1 else 0)
+            # scores are from 0 to 5, or from 0 to 1, such as those of two classes
+            highest = 5 if gold.max() > 1 else 1
+            alike = gold > ALIKE / 5 * highest
             values["alignment"] = alignment(vectors[first[alike]], vectors[second[alike]])
             values["uniformity"] = uniformity(vectors[np.concatenate([first, second])])
         if self.triplets:
@@ -194,7 +195,7 @@ def frozen_loss(sides: list[np.ndarray]) -> float | None:
     return finite_or_none(total / len(sides[0]))
 
 
-def graded(dev: Mapping[str, Examples]) -> str:
+def first_graded_set(dev: Mapping[str, Examples]) -> str:
     """The first set whose scores are more than two classes, else the first."""
     for name, examples in dev.items():
         if len(np.unique(examples.labels)) > 2:
@@ -262,10 +263,9 @@ def last_epoch_loss(rows: Iterable[Mapping[str, Any]], plan: Plan) -> float | No
     return total / sum(sizes[:begin])
 
 
-def as_text(values: Mapping[str, float | None]) -> str:
+def format_metrics(values: Mapping[str, float | None]) -> str:
     """The metrics of an evaluation, formatted for the terminal."""
     parts = []
     for name, value in values.items():
-        title = name.replace("sts_dev", "STS dev").replace("_", " ")
-        parts.append(f"{title} {metrics.format_score(value)}")
+        parts.append(f"{name.replace('_', ' ')} {metrics.format_score(value)}")
     return ", ".join(parts)

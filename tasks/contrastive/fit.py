@@ -74,7 +74,7 @@ def fit_and_save(
     dev_evaluation = Evaluation(encoder, data.dev.pairs, triplets=triplets, rows=rows)
     before = dev_evaluation.evaluate()
     if before.metrics:
-        distributed.say(f"before training: {evaluation.as_text(before.metrics)}")
+        distributed.say(f"before training: {evaluation.format_metrics(before.metrics)}")
     parameters = decay_groups(model.parameters(), training.weight_decay)
     state = loop.fit(
         model,
@@ -113,13 +113,13 @@ def fit_and_save(
         "chance_loss": chance,
     }
     if data.dev.pairs:
-        name = evaluation.graded(data.dev.pairs)
+        name = evaluation.first_graded_set(data.dev.pairs)
         write_rows(folder, file_name(name), rows_of(data.dev.pairs[name], after.dev_cosines[name]))
     # the last file, as it tells that the run is finished
     write_json(folder / "scores.json", scores)
 
     # say what came out, write the page
-    measured = evaluation.as_text(after.metrics) or "nothing is measured"
+    measured = evaluation.format_metrics(after.metrics) or "nothing is measured"
     cli.say(f"after training ({state.kept_weights(training, steps.total)}): {measured}")
     if trains_sentences:
         failure = evaluation.describe_failure(before, after, state)

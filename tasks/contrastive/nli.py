@@ -111,7 +111,8 @@ class CrossTrainStep(SoftmaxTrainStep):
         for row in batch.rows:
             is_phrase = examples.labels[row] >= len(NLI_CLASSES)
             if is_phrase:
-                ids, token_types = examples.alone(row, 0)
+                ids = examples.sentence(row, 0)
+                token_types = [0] * len(ids)
             else:
                 ids, token_types = examples.joined(row)
             sentences.append(ids)

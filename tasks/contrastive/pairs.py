@@ -50,10 +50,10 @@ class PhraseFileSettings(NliFileSettings):
 def find_pairs(files: NliFileSettings) -> list[Path]:
     """The files of labelled pairs. Raises `UserError` if one is missing or has another header."""
     paths = training_files(files.nli_pairs, files.data, "nli-pairs.tsv", *_ORIGINALS)
-    # of the originals one is enough
+    # the first of the originals that is there was found; the other one, if it is there, belongs to it
     if not files.nli_pairs and paths[0].name != "nli-pairs.tsv":
-        originals = (paths[0].parent.parent / name for name in _ORIGINALS)
-        paths = [path for path in originals if path.is_file()]
+        folder = paths[0].parent.parent
+        paths = [folder / name for name in _ORIGINALS if (folder / name).is_file()]
     for path in paths:
         kind_of(path, ("nli",))
     return paths

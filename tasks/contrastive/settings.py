@@ -87,7 +87,7 @@ class RunSettings(settings.RunSettings):
 
 
 class StageOneSettings(Settings):
-    """The groups that every command has. It adds its own, and names all of them in the order of its help."""
+    """The groups that every command has. A command adds its own, and lists all of them in the order of its help."""
 
     encoder: EncoderSettings
     data: DataSettings

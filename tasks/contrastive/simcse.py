@@ -112,9 +112,9 @@ class SimcseTrainStep(ContrastiveTrainStep):
         accuracy = losses.accuracy(first, second, None, temperature)
         if not punctuated:
             return {"loss": loss, "accuracy": accuracy}
-        marked = losses.nt_xent(first, punctuated[0], None, temperature)
-        total = loss + self.loss_settings.eda_weight * marked
-        return {"loss": total, "accuracy": accuracy, "punctuation_loss": marked}
+        punctuation_loss = losses.nt_xent(first, punctuated[0], None, temperature)
+        total = loss + self.loss_settings.eda_weight * punctuation_loss
+        return {"loss": total, "accuracy": accuracy, "punctuation_loss": punctuation_loss}
 
 
 def main() -> None:

@@ -61,17 +61,17 @@ class ContrastiveModel(nn.Module):
         *,
         seed: int,
         projection: str = "none",
-        classifier: tuple[int, int] = (0, 0),
+        classifier: tuple[int, int] | None = None,
     ) -> None:
-        """The new layers are drawn by the run's seed. `classifier` is (vectors that it reads, classes), or (0, 0).
+        """The new layers are drawn by the run's seed.
 
         pooler: how the encoder's hidden states become one vector, one of `minbert.pooling.NAMES`.
         projection: "none", "training" or "kept".
+        classifier: the number of vectors that it reads, and of classes.
         """
         super().__init__()
         torch.manual_seed(torch_seed(seed, "heads"))
         width = encoder.config.hidden_size
-        vectors, classes = classifier
         self.encoder = encoder
         self.pooler = pooler
         kept = None
@@ -83,7 +83,10 @@ class ContrastiveModel(nn.Module):
             kept = encoder.pooler_dense
         self.graphed_vectors = GraphedVectors(encoder, self.pooler)
         self.projection = nn.Linear(width, width) if projection == "training" else None
-        self.classifier = nn.Linear(vectors * width, classes) if classes else None
+        self.classifier = None
+        if classifier:
+            vectors, classes = classifier
+            self.classifier = nn.Linear(vectors * width, classes)
         for layer in (kept, self.projection, self.classifier):
             if layer is not None:
                 nn.init.normal_(layer.weight, std=encoder.config.initializer_range)

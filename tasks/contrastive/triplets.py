@@ -80,7 +80,8 @@ def read(files: TripletFiles, per_premise: str, tokenizer: Tokenizer, length: in
     names = []
     if len(files.paths) > 1:
         names = distinct_names(files.paths)
-    rule = per_premise if files.kind == "nli" else ""
+    # recorded as "" of files that hold triplets already
+    pairing = per_premise if files.kind == "nli" else ""
 
     # lazy, as a cache hit reads nothing
     def rows() -> Iterator[Row | Issue | ReaderReport]:
@@ -94,8 +95,8 @@ def read(files: TripletFiles, per_premise: str, tokenizer: Tokenizer, length: in
         yield from merged.skipped
         yield {"counts": merged.counts, "other_splits": sum(data.other_splits for data in opened)}
 
-    cache, hashes = cache_rows(files.paths, rows(), ["triplets", files.kind, rule, *names], tokenizer)
-    entry = {"files": hashes, "per_premise": rule, **cache.report, "skipped": cache.manifest_entry()["skipped"]}
+    cache, hashes = cache_rows(files.paths, rows(), ["triplets", files.kind, pairing, *names], tokenizer)
+    entry = {"files": hashes, "per_premise": pairing, **cache.report, "skipped": cache.manifest_entry()["skipped"]}
     return TrainingRows(Examples(cache, tokenizer.cls, tokenizer.sep, length), entry)
 
 

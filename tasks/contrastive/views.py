@@ -32,22 +32,23 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 class Streams:
     """Random bits for each sentence of a batch, a pure function of (seed, epoch, number of the view, key).
 
-    `keys` (the sentence's row) and `numbers` (0 for the first view) are int64 [B]; a stream does not depend on the rest
-    of the batch, the chunk or the rank. Each sentence has its own SplitMix64 sequence (Steele et al. 2014) of 64-bit
-    words, which never repeat; those of a whole batch are computed at once, which a generator for each sentence cannot.
+    `keys` (the sentence's row) and `view_numbers` (0 for the first view) are int64 [B]. A stream does not depend on the
+    rest of the batch, the chunk or the rank. Each sentence has its own SplitMix64 sequence (Steele et al. 2014) of
+    64-bit words, which never repeat; those of a whole batch are computed at once, which a generator for each sentence
+    cannot.
     """
 
     seed: int
     epoch: int
     keys: np.ndarray
-    numbers: np.ndarray
+    view_numbers: np.ndarray
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def take(self, sentences: np.ndarray | slice) -> "Streams":
         """The streams of some of the sentences, such as those of one chunk."""
-        return replace(self, keys=self.keys[sentences], numbers=self.numbers[sentences])
+        return replace(self, keys=self.keys[sentences], view_numbers=self.view_numbers[sentences])
 
     @cached_property
     def states(self) -> np.ndarray:
@@ -55,7 +56,7 @@ class Streams:
         first, second = np.frombuffer(digest(self.seed, "views", self.epoch)[:16], dtype=np.uint64)
         # one mixing step for the row, one for the view, so that no two of them share a sequence
         by_key = _mixed(self.keys.astype(np.uint64) * _STEP + first)
-        return _mixed((by_key ^ second) + self.numbers.astype(np.uint64) * _STEP)
+        return _mixed((by_key ^ second) + self.view_numbers.astype(np.uint64) * _STEP)
 
     def random_bits(self, counts: np.ndarray) -> np.ndarray:
         """The first `counts[i]` words of each sentence i, end to end: uint64 [sum of counts]."""
@@ -84,7 +85,7 @@ class View:
     rate: float = 0.0
     protect_special: bool = False
     name: ClassVar[str] = "none"
-    default: ClassVar[float | None] = None  # None: the view takes no rate
+    default_rate: ClassVar[float | None] = None  # None: the view takes no rate
 
     def positions(self, ragged: Ragged, streams: Streams) -> Ragged:
         """The batch that goes into the embedding layer."""
@@ -123,7 +124,7 @@ class TokenCutoff(View):
     """Sets int(L * rate) rows of each sentence's L x D embedding to zero."""
 
     name = "token-cutoff"
-    default = 0.15
+    default_rate = 0.15
 
     def hidden(self, x: Tensor, ragged: Ragged, streams: Streams) -> Tensor:
         """Rows drawn without replacement."""
@@ -139,7 +140,7 @@ class SpanCutoff(View):
     """
 
     name = "span-cutoff"
-    default = 0.15
+    default_rate = 0.15
 
     def hidden(self, x: Tensor, ragged: Ragged, streams: Streams) -> Tensor:
         """The start of the run is uniform."""
@@ -154,7 +155,7 @@ class FeatureCutoff(View):
     """Sets int(D * rate) columns of each sentence's L x D embedding to zero, the same ones in all its rows."""
 
     name = "feature-cutoff"
-    default = 0.2
+    default_rate = 0.2
 
     def hidden(self, x: Tensor, ragged: Ragged, streams: Streams) -> Tensor:
         """Columns drawn without replacement."""
@@ -170,7 +171,7 @@ class Dropout(View):
     """Sets int(L * D * rate) single entries of each sentence's L x D embedding to zero, without rescaling the rest."""
 
     name = "dropout"
-    default = 0.2
+    default_rate = 0.2
 
     def hidden(self, x: Tensor, ragged: Ragged, streams: Streams) -> Tensor:
         """Entries drawn without replacement."""
@@ -191,7 +192,7 @@ class Adversarial(View):
     """
 
     name = "adversarial"
-    default = 1.0
+    default_rate = 1.0
 
     def perturbation(self, gradient: Tensor, ragged: Ragged) -> Tensor:
         """rate * g / |g| for each token's gradient g, 0 where g is 0. [T, D], no graph.
@@ -204,7 +205,7 @@ class Adversarial(View):
         rows = rows.where(rows.isfinite().all(1, keepdim=True), 0.0)
         largest = rows.abs().amax(1, keepdim=True)
         rows = rows / largest.where(largest > 0, 1.0)  # the squares of a small gradient would vanish
-        norm = torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp_min(1.0)  # it is 0, or above
+        norm = torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp_min(1.0)  # below 1 only where g is 0
         tokens, _ = self._tokens(ragged)
         change = (self.rate * rows / norm).where(_rows(gradient, tokens), 0.0)
         return change.to(gradient.dtype)
@@ -229,12 +230,12 @@ def parse_views(spec: str, *, protect_special: bool = False) -> tuple[View, View
 def _parse_view(part: str, protect_special: bool) -> View:
     name, colon, number = part.partition(":")
     kind = KINDS[one_of(name, KINDS, "--views")]
-    if kind.default is None:
+    if kind.default_rate is None:
         if colon:
             raise UserError(f"--views: {part!r}: {kind.name} takes no rate")
         return kind(0.0, protect_special)
     try:
-        rate = float(number) if colon else kind.default
+        rate = float(number) if colon else kind.default_rate
     except ValueError:
         raise UserError(f"--views: {part!r}: {number!r} is not a number") from None
     in_range = 0 <= rate < 1
@@ -250,7 +251,7 @@ def _parse_view(part: str, protect_special: bool) -> View:
 def apply(
     model: BertModel, ragged: Ragged, views: Sequence[View], streams: Streams, *, perturbation: Tensor | None = None
 ) -> list[Tensor]:
-    """Hidden states, as `BertModel.encode` gives them, with sentence i encoded under views[streams.numbers[i]].
+    """Hidden states, as `BertModel.encode` gives them, with sentence i encoded under views[streams.view_numbers[i]].
 
     One call of the embedding layer and one of the encoder for all views; any mixture, order or chunk of sentences.
     `perturbation` [T, D] is added to the embeddings of sentences with an adversarial view; its other rows are ignored.
@@ -260,8 +261,8 @@ def apply(
     parts = []
     positions = []
     token_indices = []
-    for number in np.unique(streams.numbers):
-        sentences = np.flatnonzero(streams.numbers == number)
+    for number in np.unique(streams.view_numbers):
+        sentences = np.flatnonzero(streams.view_numbers == number)
         part, tokens = ragged.select(sentences)
         part_streams = streams.take(sentences)
         part = views[number].positions(part, part_streams)

@@ -19,6 +19,7 @@ from tasks.contrastive import scoring
 from tasks.contrastive.curriculum import GROUPS, difficulty
 from tasks.record import PredictedRows, TaskScores
 from tasks.runs import Run
+from tasks.tables import number
 
 Points = Sequence[tuple[float, float]]
 _MAX_POINTS = 400  # points of a curve; longer ones are averaged over neighbours
@@ -208,7 +209,7 @@ def gaps(positive: np.ndarray, negative: np.ndarray, margin: float) -> bytes:
         # bins end at 0 and at the margin
         width = margin / max(1, round(margin / width))
     edges = np.arange(np.floor(gap.min() / width), np.ceil(gap.max() / width) + 1.5) * width
-    with page_svg(340, 262) as (axes, svg):
+    with page_svg(340, 278) as (axes, svg):
         for group in range(len(GROUPS)):
             name = GROUPS[group]
             part = gap[groups == group]
@@ -221,7 +222,7 @@ def gaps(positive: np.ndarray, negative: np.ndarray, margin: float) -> bytes:
         axes.set(xlabel="cos(anchor, positive) − cos(anchor, hard negative)")
         axes.set_title("triplets")
         charts.thousands(axes.yaxis)
-        charts.legend(axes, 3, handlelength=0.8, handletextpad=0.4)
+        charts.legend(axes, 1, handlelength=0.8, handletextpad=0.4)
     return svg.getvalue()
 
 
@@ -243,8 +244,8 @@ def task_figure(task: TaskScores, rows: PredictedRows) -> Figure:
 def _correlations(task: TaskScores, rows: PredictedRows) -> str:
     """Correlations, and for points also errors, in words."""
     parts = [
-        f"Pearson's r {metrics.format_score(metrics.pearson(rows.predicted, rows.gold))}",
-        f"Spearman's rho {metrics.format_score(metrics.spearman(rows.predicted, rows.gold))}",
+        f"Pearson's r {number(metrics.pearson(rows.predicted, rows.gold), 4, missing='undefined')}",
+        f"Spearman's rho {number(metrics.spearman(rows.predicted, rows.gold), 4, missing='undefined')}",
     ]
     if not task.cosines:
         distances = np.abs(rows.predicted - rows.gold)

@@ -33,7 +33,7 @@ def without(text: str, pairs: list[tuple[int, str]]) -> str:
 def test_without_marks_it_is_the_original(text: str, most: int, marks: str, key: int, epoch: int) -> None:
     counter = {"seed": 3, "epoch": epoch, "key": key, "most": most, "marks": marks}
     pairs = insertions(text, **counter)
-    changed = insert(text, **counter)
+    changed = insert(text, pairs)
     assert 1 <= len(pairs) <= most and len(changed) == len(text) + len(pairs)
     for offset, mark in pairs:
         assert mark in MARKS[marks]
@@ -73,10 +73,10 @@ def test_offsets_and_marks_are_uniform(text: str, marks: str) -> None:
 
 
 def test_marks_depend_on_counters_alone() -> None:
-    first = insert(ENGLISH, **COUNTER, most=7)
-    assert insert(ENGLISH, **COUNTER, most=7) == first
+    first = insertions(ENGLISH, **COUNTER, most=7)
+    assert insertions(ENGLISH, **COUNTER, most=7) == first
     other_counters = [{**COUNTER, name: value} for name, value in (("seed", 8), ("epoch", 3), ("key", 6))]
-    assert first not in {insert(ENGLISH, **other, most=7) for other in other_counters}
+    assert first not in [insertions(ENGLISH, **other, most=7) for other in other_counters]
 
 
 def test_sets_are_the_papers() -> None:

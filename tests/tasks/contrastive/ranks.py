@@ -42,7 +42,7 @@ class Variant:
     chunk: int = 0
     pooler: str = "mean"
     projection: str = "none"
-    classifier: tuple[int, int] = (0, 0)
+    classifier: tuple[int, int] | None = None
 
 
 JOINT = consert.LossSettings(objective="joint", views="shuffle,adversarial:0.5")

@@ -102,6 +102,12 @@ def test_metrics_are_their_definitions(
     assert result.dev_cosines["sts"] == pytest.approx([cosine(*encoder.encode([a, b])) for a, b, _ in PAIRS], abs=1e-5)
 
 
+def test_metrics_ignore_scale_of_scores(encoder: Encoder, pairs: Examples, examples_of: Callable[..., Any]) -> None:
+    fifths = examples_of([row[:2] for row in PAIRS], [gold / 5 for *_, gold in PAIRS])
+    expected = Evaluation(encoder, {"sts": pairs}).evaluate().metrics
+    assert Evaluation(encoder, {"sts": fifths}).evaluate().metrics == expected
+
+
 def test_triplets_are_sampled_from_whole_file() -> None:
     trained = np.arange(0, 20_000, 2)
     rows = evaluation.evaluated_rows(trained)

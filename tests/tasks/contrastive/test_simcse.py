@@ -11,7 +11,7 @@ from minbert.bert import BertModel
 from minbert.ragged import Ragged
 from minbert.tokenizer import Tokenizer
 from minbert.train.plan import PlannedBatch
-from tasks.augment.punctuation import Punctuation, insert
+from tasks.augment.punctuation import Punctuation, insert, insertions
 from tasks.contrastive.simcse import LossSettings, SimcseTrainStep
 from tasks.contrastive.step import ContrastiveModel, Metrics
 from tasks.examples import Examples
@@ -37,7 +37,8 @@ def test_edacse_adds_weighted_punctuation_loss(
     (plain,) = vectors_of(model, unlabelled, ROWS)
     punctuated = []
     for row in ROWS.tolist():
-        text = insert(ANCHORS[row], seed=9, epoch=1, key=row, most=3, marks=marks)
+        chosen = insertions(ANCHORS[row], seed=9, epoch=1, key=row, most=3, marks=marks)
+        text = insert(ANCHORS[row], chosen)
         assert text != ANCHORS[row]
         ids = [tokenizer.cls, *tokenizer.encode([text])[0], tokenizer.sep]
         punctuated.append(model.vectors(Ragged.from_lists([ids]))[0].detach().double().numpy())

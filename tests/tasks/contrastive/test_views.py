@@ -78,7 +78,7 @@ def test_every_counter_changes_the_draw(kind: type[View]) -> None:
     view = kind(0.3)
     first = view.hidden(x, ragged, draw)
     assert torch.equal(view.hidden(x, ragged, replace(draw)), first)
-    for change in ({"seed": 1}, {"epoch": 2}, {"keys": draw.keys + 1}, {"numbers": 1 - draw.numbers}):
+    for change in ({"seed": 1}, {"epoch": 2}, {"keys": draw.keys + 1}, {"view_numbers": 1 - draw.view_numbers}):
         assert not torch.equal(view.hidden(x, ragged, replace(draw, **change)), first)
 
 
