@@ -83,7 +83,7 @@ class OurTripletStep:
     def __call__(self, batch: Triplets) -> float:
         """One update; returns the loss."""
         planned, _ = batch
-        context = StepContext(0, planned.number, self.precision, self.device)
+        context = StepContext(0, planned.step, self.precision, self.device)
         metrics = self.train_step.backward(self.model, planned, context)
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()

@@ -113,7 +113,9 @@ def grouped(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: 
     parts = zip(ragged.groups, queries, key.split(sizes), value.split(sizes), strict=True)
     outputs = []
     for (n, _), q, k, v in parts:
-        q, k, v = _by_sentence(q, n), _by_sentence(k, n), _by_sentence(v, n)
+        q = _by_sentence(q, n)  # [n, H, Q, d]
+        k = _by_sentence(k, n)  # [n, H, L, d]
+        v = _by_sentence(v, n)
         out = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout)  # [n, H, Q, d]
         outputs.append(out.transpose(1, 2).flatten(0, 1))  # [n * Q, H, d]
     return torch.cat(outputs)
@@ -160,4 +162,4 @@ def in_length_order(encode: Callable[[Ragged], Tensor], ragged: Ragged) -> Tenso
     ordered = sorted_by_length(ragged)
     if ordered is None:
         return encode(ragged)
-    return encode(ordered.ragged).index_select(0, inverse(ordered.sentences))
+    return encode(ordered.ragged).index_select(0, inverse(ordered.sentence_order))

@@ -104,7 +104,7 @@ class BertModel(nn.Module):
         # on a CPU attention is one call for each run of sentences of equal length: of sorted ones there are few
         ordered = sorted_by_length(ragged)
         if ordered is not None:
-            x = x.index_select(0, ordered.tokens)
+            x = x.index_select(0, ordered.token_order)
             ragged = ordered.ragged
         states = [x]
         for layer in self.bert_layers:
@@ -112,7 +112,7 @@ class BertModel(nn.Module):
             states.append(x)
         if ordered is None:
             return states
-        back = inverse(ordered.tokens)
+        back = inverse(ordered.token_order)
         return [state.index_select(0, back) for state in states]
 
     def pooled(self, ragged: Ragged) -> Tensor:

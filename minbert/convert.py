@@ -73,7 +73,7 @@ def convert_checkpoint(source: Path, like: str, to: Path) -> Path:
     with weights.shapes_only():
         model = BertModel(config)
     # a checkpoint of the encoder alone has no prefix
-    state = weights.matched(encoder or tensors, model, source)
+    state = weights.to_state_dict(encoder or tensors, model, source)
     weights.save(to, state, config, Tokenizer.load(folder), "pooler")
     return to
 

@@ -28,6 +28,8 @@ from minbert.tokenizer import Tokenizer
 
 Vectors = str | Sequence[Any] | np.ndarray | Tensor
 """Vectors, or the texts to encode."""
+_TOKENS_MULTIPLE = 128  # to which the number of tokens of a large batch on the CPU is rounded up
+_WORTH_ROUNDING = 1024  # tokens from which a batch is large
 
 
 def pool(model: BertModel, states: Sequence[Tensor], ragged: Ragged, pooler: str) -> Tensor:
@@ -318,6 +320,7 @@ class Encoder:
                 for batch, ragged in self.batches(rows, batch_size=batch_size):
                     with autocast(self.precision, self.model.device):
                         out = vectors(self.model, ragged, self.pooler)
+                    # without the sentence that rounds the number of tokens up
                     result[batch] = out[: len(batch)].float().cpu().numpy()
                     bar.update(len(batch))
         finally:
@@ -332,23 +335,20 @@ class Encoder:
         A batch has about 4,096 tokens at most on the CPU and 32,768 elsewhere, or one row. With 2,048 an encoding in
         bf16 takes a tenth more time on a Xeon with AMX.
 
-        On the CPU, a large batch may end in one more sentence, which rounds its number of tokens up: oneDNN compiles
-        kernels for every new number. The first calls take 0.81 of their time, later ones 0.96 (Xeon with AMX).
+        On the CPU, the `Ragged` of a large batch may hold one more sentence than the batch, at its end.
         """
         on_cpu = self.model.device.type == "cpu"
-        step = min(_HEIGHT_STEP, self.model.config.max_position_embeddings)
-        tokens = 4096 if on_cpu else 32_768
-        for batch in batches_by_length([len(row) for row in rows], tokens, batch_size):
-            texts = [rows[i] for i in batch]
-            height = sum(len(text) for text in texts)
-            missing = -height % step
-            if on_cpu and missing and height >= _WORTH_FILLING:
-                texts.append([0] * missing)
-            yield batch, Ragged.from_lists(texts).to(self.model.device)
-
-
-_HEIGHT_STEP = 128  # tokens
-_WORTH_FILLING = 1024
+        multiple = min(_TOKENS_MULTIPLE, self.model.config.max_position_embeddings)
+        most_tokens = 4096 if on_cpu else 32_768
+        for batch in batches_by_length([len(row) for row in rows], most_tokens, batch_size):
+            sentences = [rows[i] for i in batch]
+            tokens = sum(len(sentence) for sentence in sentences)
+            missing = -tokens % multiple
+            # One more sentence rounds the number of tokens up, as oneDNN compiles kernels for every new number. The
+            # first calls take 0.81 of their time, later ones 0.96 (Xeon with AMX).
+            if on_cpu and missing and tokens >= _WORTH_ROUNDING:
+                sentences.append([0] * missing)
+            yield batch, Ragged.from_lists(sentences).to(self.model.device)
 
 
 def _list_of_strings(sentences: Iterable[str]) -> list[str]:

@@ -28,7 +28,7 @@ from minbert.errors import UserError, reason, short_repr
 
 Entry = tuple[dict[str, np.ndarray], dict[str, Any]]
 """The arrays of a cache entry and its JSON record."""
-TEMPORARY = re.compile(r"\.(.+)\.minbert-\d+\.(tmp|old)")
+TEMPORARY = re.compile(r"\.(?P<original>.+)\.minbert-\d+\.(?P<ending>tmp|old)")
 """The names of unfinished (`tmp`) and replaced (`old`) files and folders, which a killed process leaves."""
 
 
@@ -286,33 +286,33 @@ def cached(subfolder: str, key: Iterable[object], build: Callable[[], Entry]) ->
     `subfolder` is in the cache. The arrays are memory maps of the entry's file. One process builds an entry that
     is missing, damaged or of another key, while others wait. Raises `OSError` if the cache cannot be written.
     """
-    name = key_hash(key)
-    path = cache_folder() / subfolder / f"{name}.safetensors"
-    entry = _read_entry(path, name)
+    hashed_key = key_hash(key)
+    path = cache_folder() / subfolder / f"{hashed_key}.safetensors"
+    entry = _read_entry(path, hashed_key)
     if entry is not None:
         return entry
     with cache_entry(path):
-        entry = _read_entry(path, name)  # another process may have built it meanwhile
+        entry = _read_entry(path, hashed_key)  # another process may have built it meanwhile
         if entry is not None:
             return entry
         arrays, record = build()
         contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         text = json.dumps(record)
-        metadata = {"key": name, "record": text, "crc32": _checksum(text, contiguous)}
+        metadata = {"key": hashed_key, "record": text, "crc32": _checksum(text, contiguous)}
         write_atomic(path, save(contiguous, metadata))
-        entry = _read_entry(path, name)
+        entry = _read_entry(path, hashed_key)
     assert entry is not None
     return entry
 
 
-def _read_entry(path: Path, name: str) -> Entry | None:
+def _read_entry(path: Path, hashed_key: str) -> Entry | None:
     """The arrays and the record of an entry; None if it is missing, damaged or of another key."""
     try:
         with safe_open(path, framework="pt") as file:  # NumPy's own reader would copy the file instead of mapping it
             metadata = file.metadata() or {}
-            if metadata.get("key") != name:
+            if metadata.get("key") != hashed_key:
                 return None
-            arrays = {key: file.get_tensor(key).numpy() for key in file.keys()}  # noqa: SIM118
+            arrays = {name: file.get_tensor(name).numpy() for name in file.keys()}  # noqa: SIM118
             if metadata["crc32"] != _checksum(metadata["record"], arrays):
                 return None
             return arrays, json.loads(metadata["record"])

@@ -47,17 +47,17 @@ def open_with_transformers(source: str, label: str) -> Opened:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     try:
-        files = Path(source)
+        folder = Path(source)
         if not local:
-            files = Path(snapshot_download(source, allow_patterns=_SETTINGS, local_files_only=offline))
-        pipeline = modules.read_pipeline(files)
+            folder = Path(snapshot_download(source, allow_patterns=_SETTINGS, local_files_only=offline))
+        pipeline = modules.read_pipeline(folder)
         options: dict[str, Any] = {"local_files_only": offline, "trust_remote_code": False}
-        rows = modules.list_modules(files)
-        transformer = rows[0][1] if rows else files
-        if transformer != files:
+        listed = modules.list_modules(folder)
+        transformer_folder = listed[0].folder if listed else folder
+        if transformer_folder != folder:
             # older versions of sentence-transformers have given it a folder of its own
-            options["subfolder"] = transformer.relative_to(files).as_posix()
-        if (transformer / "adapter_config.json").is_file():
+            options["subfolder"] = transformer_folder.relative_to(folder).as_posix()
+        if (transformer_folder / "adapter_config.json").is_file():
             raise UserError("an adapter over other weights is not supported; merge it into them first")
         config, tensors = _read_model(source, options)
         tokenizer, max_length = _read_tokenizer(source, options, lowercase=pipeline.lowercase)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -117,15 +117,22 @@ class Pipeline:
         return len(self.layers) > 0 and isinstance(self.layers[-1], Normalize)
 
 
-def list_modules(folder: Path) -> list[tuple[str, Path]]:
-    """Kind and folder of each module in `modules.json`, in order; empty without this file."""
+class ListedModule(NamedTuple):
+    """A module of `modules.json`."""
+
+    kind: str  # such as Pooling
+    folder: Path
+
+
+def list_modules(folder: Path) -> list[ListedModule]:
+    """The modules in `modules.json`, in order; empty without this file."""
     if not (folder / "modules.json").is_file():
         return []
     modules = []
     for module in read_json(folder / "modules.json"):
         # the package before the kind depends on the version that wrote it
         kind = module["type"].rpartition(".")[2]
-        modules.append((kind, folder / module["path"]))
+        modules.append(ListedModule(kind, folder / module["path"]))
     return modules
 
 
@@ -138,21 +145,21 @@ def read_pipeline(folder: Path) -> Pipeline:
     pooler = read_optional_json(folder / RECORD).get("pooler")
     if not modules:
         return Pipeline(pooler, max_length=_tokenizer_length(folder))
-    kinds = [kind for kind, _ in modules]
+    kinds = [module.kind for module in modules]
     if not _MODULES.fullmatch(" ".join(kinds)):
         raise UserError(
             f"{folder / 'modules.json'}: the modules {', '.join(kinds)} are not supported; after a Transformer and its "
             f"Pooling there may be {', '.join(LAYERS)}"
         )
-    transformer = _transformer_settings(modules[0][1])
+    transformer = _transformer_settings(modules[0].folder)
     index = kinds.index("Pooling")
-    pooling = read_json_object(modules[index][1] / "config.json")
+    pooling = read_json_object(modules[index].folder / "config.json")
     later = modules[index + 1 :]
     if pooler is None:
         pooler = _pooler(modules[1 : index + 1], transformer)
     elif one_of(pooler, POOLERS, f"{folder / RECORD}: pooler") == "pooler":
         later = later[1:]  # its Dense module is the encoder's own pooling layer
-    layers = [_layer(kind, path) for kind, path in later if kind != "Dropout"]
+    layers = [_layer(module) for module in later if module.kind != "Dropout"]
     settings = _read_settings(folder / "config_sentence_transformers.json")
     prompts = dict(_PROMPTS)
     for name, prompt in (settings.get("prompts") or {}).items():
@@ -160,7 +167,7 @@ def read_pipeline(folder: Path) -> Pipeline:
     return Pipeline(
         pooler,
         nn.Sequential(*layers).requires_grad_(False),
-        max_length=transformer.get("max_seq_length") or _tokenizer_length(modules[0][1]),
+        max_length=transformer.get("max_seq_length") or _tokenizer_length(modules[0].folder),
         lowercase=transformer.get("do_lower_case", False),
         prompts=prompts,
         default_prompt_name=settings.get("default_prompt_name"),
@@ -205,16 +212,16 @@ def _transformer_settings(folder: Path) -> dict[str, Any]:
     return settings | {"output_hidden_states": returns_states, "num_hidden_layers": config.get("num_hidden_layers")}
 
 
-def _pooler(modules: list[tuple[str, Path]], transformer: dict[str, Any]) -> str:
+def _pooler(modules: list[ListedModule], transformer: dict[str, Any]) -> str:
     """The pooler that computes the same as the modules between the transformer and the pooled vector."""
-    pooler = _pooling_mode(modules[-1][1] / "config.json")
+    pooler = _pooling_mode(modules[-1].folder / "config.json")
     # without all hidden states sentence-transformers has no layers to average
     if len(modules) == 1 or not transformer["output_hidden_states"]:
         return pooler
-    path = modules[0][1]
-    layers = _averaged_layers(path, transformer["num_hidden_layers"])
+    folder = modules[0].folder
+    layers = _averaged_layers(folder, transformer["num_hidden_layers"])
     if layers is None or pooler != "mean":
-        raise UserError(f"{path}: these weights of layers are none of {', '.join(AVERAGES)} over the mean")
+        raise UserError(f"{folder}: these weights of layers are none of {', '.join(AVERAGES)} over the mean")
     return layers
 
 
@@ -254,11 +261,11 @@ def layer_weights(pooler: str, num_layers: int) -> Tensor:
     return counts
 
 
-def _layer(kind: str, folder: Path) -> nn.Module:
+def _layer(module: ListedModule) -> nn.Module:
     """A module over the pooled vector, with its weights."""
-    layer = LAYERS[kind](_read_settings(folder / "config.json"))
+    layer = LAYERS[module.kind](_read_settings(module.folder / "config.json"))
     if layer.state_dict():
-        layer.load_state_dict(_tensors(folder))
+        layer.load_state_dict(_tensors(module.folder))
     return layer
 
 

@@ -20,8 +20,8 @@ class SortedBatch(NamedTuple):
     """A batch sorted by length, and the orders that sort it: of its tokens, int64 [T], and its sentences, int64 [B]."""
 
     ragged: "Ragged"
-    tokens: Tensor
-    sentences: Tensor
+    token_order: Tensor
+    sentence_order: Tensor
 
 
 @dataclass(frozen=True)

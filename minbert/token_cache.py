@@ -59,12 +59,12 @@ class StoredStrings(Sequence[str]):
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
 
-    @classmethod
-    def store(cls, strings: Sequence[str]) -> "StoredStrings":
-        """The strings as bytes."""
+    @staticmethod
+    def to_array(strings: Sequence[str]) -> np.ndarray:
+        """The array of these strings."""
         # behind each string and not between them, so that no strings and one empty string differ
         joined = "".join([f"{string}{_END}" for string in strings])
-        return cls(np.frombuffer(joined.encode(), dtype=np.uint8))
+        return np.frombuffer(joined.encode(), dtype=np.uint8)
 
     def _decode(self) -> list[str]:
         return self.array.tobytes().decode().split(_END)[:-1]
@@ -180,8 +180,8 @@ def load(
     def build() -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         cache = in_memory(rows, tokenizer)
         arrays = {
-            "row_ids": StoredStrings.store(cache.row_ids).array,
-            "texts": StoredStrings.store(cache.texts).array,
+            "row_ids": StoredStrings.to_array(cache.row_ids),
+            "texts": StoredStrings.to_array(cache.texts),
             "labels": cache.labels,
             "token_ids": cache.token_ids,
             "ends": cache.ends,
@@ -213,7 +213,7 @@ def load(
 
 
 def in_memory(rows: Iterable[Row | Issue | ReaderReport], tokenizer: Tokenizer) -> TokenCache:
-    """A token cache of rows that come from no file; nothing is written to disk."""
+    """Tokenise rows to a token cache that names no file; nothing is written to disk."""
     skipped: list[Issue] = []
     warnings: list[Issue] = []
     report: ReaderReport = {}

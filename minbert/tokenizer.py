@@ -134,6 +134,9 @@ class Tokenizer:
         rules = self._library.normalizer
         if not isinstance(model, WordPiece) or not isinstance(rules, BertNormalizer):
             return False
-        usual = (model.max_input_chars_per_word, model.continuing_subword_prefix, rules.clean_text) == (100, "##", True)
+        # these have one value in BertTokenizer
+        if model.max_input_chars_per_word != 100 or model.continuing_subword_prefix != "##" or not rules.clean_text:
+            return False
+        # vocab.txt numbers its lines
         without_gaps = self.size == self._library.get_vocab_size()
-        return usual and without_gaps and isinstance(self._library.pre_tokenizer, BertPreTokenizer)
+        return without_gaps and isinstance(self._library.pre_tokenizer, BertPreTokenizer)

@@ -99,8 +99,8 @@ def shapes_only() -> Iterator[None]:
         yield
 
 
-def matched(tensors: dict[str, Tensor], model: nn.Module, source: Path) -> dict[str, Tensor]:
-    """Rename `tensors` for `model` and convert them to fp32.
+def to_state_dict(tensors: dict[str, Tensor], model: nn.Module, source: Path) -> dict[str, Tensor]:
+    """The state dict for `model`, in fp32, from tensors by any of the names that `our_name` knows.
 
     Raises `UserError`, listing the first ten keys that are unknown, missing, duplicate, of another shape or not finite.
     """
@@ -148,7 +148,7 @@ def read(folder: Path, model: nn.Module) -> dict[str, Tensor]:
     Raises `UserError` if the file cannot be read, does not fit, or is not the one that `save` wrote.
     """
     path = folder / "model.safetensors"
-    state = matched(load_safetensors(path), model, path)
+    state = to_state_dict(load_safetensors(path), model, path)
     # other programs' folders have no record
     recorded = read_optional_json(folder / modules.RECORD).get("sha256")
     if recorded is not None and recorded != sha256(folder):
@@ -285,10 +285,13 @@ def _file_versions(folder: Path) -> list[tuple[str, int, int]]:
     return versions
 
 
-def _open_with_transformers(source: str, label: str, version: list[Any]) -> Path:
-    """The cache folder with the encoder that transformers reads from `source`; saves it the first time."""
+def _open_with_transformers(source: str, label: str, key: list[Any]) -> Path:
+    """The cache folder with the encoder that transformers reads from `source`; saves it the first time.
+
+    `key` holds what its content depends on besides `source`.
+    """
     readable = source.rstrip("/").replace("/", "--")[-60:].lstrip("-.")
-    folder = cache_folder() / "weights" / f"{readable}-{key_hash([_VERSION, source, *version])[:12]}"
+    folder = cache_folder() / "weights" / f"{readable}-{key_hash([_VERSION, source, *key])[:12]}"
     # its last file: some file systems delete old files and leave their folders
     record = folder / modules.RECORD
     if record.is_file():

@@ -38,8 +38,8 @@ def save(parent: Path, step: int, model: nn.Module, optimizer: AdamW, state: dic
     """Write the checkpoint of `step`: the model, the optimizer's state by parameter name, and the loop's state."""
     counts = {}  # of the updates of each parameter with a state
     for name, parameter in model.named_parameters():
-        if updated := optimizer.state.get(parameter):
-            counts[name] = int(updated["step"])
+        if parameter_state := optimizer.state.get(parameter):
+            counts[name] = int(parameter_state["step"])
     with new_folder(folder_of(parent, step)) as folder:
         save_safetensors(folder / _MODEL, model.state_dict())
         save_safetensors(folder / _OPTIMIZER, _optimizer_tensors(model, optimizer))

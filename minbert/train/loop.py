@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -26,9 +26,6 @@ from minbert.train.progress import Progress
 from minbert.train.run import RunFolder
 from minbert.train.settings import RunSettings, TrainingSettings
 
-T = TypeVar("T")
-BEST = "best"
-LAST = "last"
 _READ_EVERY = 10  # steps between two reads of the losses, each a device sync
 _REMEDY = "a smaller --lr or --precision fp32 may help in a new --run-dir (the checkpoints hold finite numbers)"
 _LESS_MEMORY = "a smaller --batch-size, --chunk N (stage one) or --accumulate N (stage two) may help in a new --run-dir"
@@ -101,7 +98,7 @@ class LoopState:
             return "the encoder from before training"
         if training.average and self.kept_step == planned:
             return f"the mean of the weights over the last {training.average:.0%} of {planned:,} steps"
-        is_best = training.keep == BEST and self.kept_step == self.best_step
+        is_best = training.keep == "best" and self.kept_step == self.best_step
         rule = f"the best by {training.metric}" if is_best else "the last"
         return f"step {self.kept_step:,} of {self.step:,}, {rule}"
 
@@ -149,13 +146,13 @@ def fit(
     state = _restore(model, optimizer, run, device)
     if state is None:
         state = LoopState(best=_score_of_first_rank(baseline, device))
-        if baseline is not None and training.keep == BEST:
+        if baseline is not None and training.keep == "best":
             _save(model, optimizer, state, run, training)
     if state.loss_scale:
         scaler.load_state_dict(state.loss_scale)
 
     pending: list[LoggedStep] = []  # steps whose scalars have not been read from the device
-    progress = Progress(plan, state.step, tasks, keeps_best=training.keep == BEST)
+    progress = Progress(plan, state.step, tasks, keeps_best=training.keep == "best")
     stop = StopRequest()
     with catch_signals(stop.handle), closing(progress):
         model.train()
@@ -341,9 +338,11 @@ def _score_of_first_rank(score: float | None, device: torch.device) -> float | N
     return finite_or_none(float(distributed.broadcast(tensor)))
 
 
-def finite_or_none(value: T) -> T | None:
-    """None for a number that is not finite, which JSON cannot hold; else the value."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def finite_or_none(value: float | None) -> float | None:
+    """None for a number that is undefined or not finite, which JSON cannot hold; else the number."""
+    if value is None or not math.isfinite(value):
+        return None
+    return value
 
 
 def _check_weights(model: nn.Module, optimizer: AdamW, step: int, task: str, device: torch.device) -> None:
@@ -359,7 +358,7 @@ def _check_weights(model: nn.Module, optimizer: AdamW, step: int, task: str, dev
 
 def _kept_step(state: LoopState, training: TrainingSettings) -> int:
     """The step of the weights to keep: the best by a defined score, or the last."""
-    if training.keep == LAST or state.best is None:
+    if training.keep == "last" or state.best is None:
         return state.step
     return state.best_step
 

@@ -20,7 +20,7 @@ class PlannedBatch:
     task: str
     rows: np.ndarray
     epoch: int
-    number: int = 0  # of the step in the run
+    step: int = 0  # in the run, from 0
     task_index: int = 0  # index among the steps of the same task in the epoch
 
 
@@ -64,8 +64,8 @@ class Plan:
         first = self.ends[epoch] - self.lengths[epoch]
         steps_of_task = Counter[str]()
         batches = []
-        for number, (task, rows) in enumerate(built, start=first):
-            batches.append(PlannedBatch(task, rows, epoch, number, steps_of_task[task]))
+        for step, (task, rows) in enumerate(built, start=first):
+            batches.append(PlannedBatch(task, rows, epoch, step, steps_of_task[task]))
             steps_of_task[task] += 1
         return batches
 

@@ -55,7 +55,7 @@ class Progress:
 
     def __init__(self, plan: Plan, done: int, tasks: int, *, keeps_best: bool) -> None:
         self._plan = plan
-        self._first = done
+        self._first_step = done
         self._step = done
         self._several_tasks = tasks > 1
         self._keeps_best = keeps_best
@@ -75,10 +75,10 @@ class Progress:
                 unit="step",
             )
         now = time.perf_counter()
-        self._begun = now
+        self._run_started = now
         self._last_line = now
         # the measurement of speed
-        self._started = now
+        self._timing_started = now
         self._examples = 0
 
     def close(self) -> None:
@@ -108,16 +108,16 @@ class Progress:
             step = f"step {self._step:,}/{self._plan.total:,}"
             losses = self._format_losses(means)
             now = time.perf_counter()
-            speed = self._examples / (now - self._started)
+            speed = self._examples / (now - self._timing_started)
             # the time left includes the coming evaluations, at the mean over all of this run's time so far
-            seconds_a_step = (now - self._begun) / (self._step - self._first)
+            seconds_a_step = (now - self._run_started) / (self._step - self._first_step)
             left = tqdm.format_interval(seconds_a_step * (self._plan.total - self._step))
             say(f"epoch {self._epoch}  {step}  {losses}  lr {rate:.3g}  {speed:.0f} examples/s  {left} left")
             self._last_line = now
 
     def times(self) -> dict[str, float]:
         """Seconds and speed since the last call or evaluation, for the metrics."""
-        seconds = time.perf_counter() - self._started
+        seconds = time.perf_counter() - self._timing_started
         row = {"seconds": round(seconds, 3), "examples_per_second": round(self._examples / seconds, 1)}
         self._restart()
         return row
@@ -137,7 +137,7 @@ class Progress:
     def _restart(self) -> None:
         """Restart the measurement of speed, so that it excludes the time of an evaluation."""
         self._examples = 0
-        self._started = time.perf_counter()
+        self._timing_started = time.perf_counter()
 
     @property
     def _epoch(self) -> str:

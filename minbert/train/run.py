@@ -39,14 +39,14 @@ class RunFolder:
         self.checkpoints = path / "checkpoints"
         self.resumed_step: int | None = None
         """The step of the checkpoint that training continues from, on the first rank; None if it begins."""
-        self._manifest = path / "manifest.json"
-        self._metrics = path / "metrics.jsonl"
+        self._manifest_path = path / "manifest.json"
+        self._metrics_path = path / "metrics.jsonl"
         self._lock_file = path / ".minbert.lock"
         self._lock_inode: int | None = None  # of the lock file that this process holds
         self._resume = resume
         self._tracked = tracked
         self._tracker: track.Tracker | None = None
-        self._content: dict[str, Any] = {}  # of the manifest
+        self._manifest: dict[str, Any] = {}  # empty before `start_session`
         self._opened = time.perf_counter()
 
     @classmethod
@@ -131,11 +131,11 @@ class RunFolder:
     def _sweep(self) -> None:
         """Delete what `minbert.files` was writing when a process was killed; what it was replacing stays."""
         for path in list(self.path.rglob(".*")):
-            name = TEMPORARY.fullmatch(path.name)
-            if name is None:
+            match = TEMPORARY.fullmatch(path.name)
+            if match is None:
                 continue
-            original = path.with_name(name[1])
-            if name[2] == "old" and not original.exists():
+            original = path.with_name(match["original"])
+            if match["ending"] == "old" and not original.exists():
                 path.rename(original)
             else:
                 remove(path)
@@ -145,7 +145,7 @@ class RunFolder:
 
         `inputs` is what the run reads; with its hashes the identity is complete.
         """
-        if not self._manifest.exists():
+        if not self._manifest_path.exists():
             # a run that was killed before it wrote its manifest leaves nothing else
             remains = (self._lock_file, self.checkpoints)
             entries = [*self.path.glob("*"), *self.checkpoints.glob("*")]
@@ -156,7 +156,7 @@ class RunFolder:
             raise UserError(
                 f"--run-dir {self.path}: exists already; add --resume to resume it, or choose another folder"
             )
-        manifest = read_json_object(self._manifest)
+        manifest = read_json_object(self._manifest_path)
         earlier = manifest["settings"]
         # first, as nearly all settings of another script differ; runs of earlier versions do not name theirs
         if "program" in earlier and earlier["program"] != identity.get("program"):
@@ -192,7 +192,7 @@ class RunFolder:
         self._sweep()
         self.resumed_step, damages = checkpoint.newest_whole(self.checkpoints)
         step = self.resumed_step or 0
-        earlier = read_json_object(self._manifest) if self._manifest.exists() else {"sessions": []}
+        earlier = read_json_object(self._manifest_path) if self._manifest_path.exists() else {"sessions": []}
         sessions = earlier["sessions"]
         reached = sessions[-1]["to_step"] if sessions else 0
         if self.resumed_step is None and (damages or reached):
@@ -220,12 +220,12 @@ class RunFolder:
             for name, value in previous["environment"].items():
                 if name != "started" and current.get(name) != value:
                     changes.append(f"{name} {current.get(name)} (was {value})")
-        self._content = {**manifest, **earlier, "sessions": [*sessions, session]}
-        write_json(self._manifest, self._content)
+        self._manifest = {**manifest, **earlier, "sessions": [*sessions, session]}
+        write_json(self._manifest_path, self._manifest)
 
         # a row of the checkpoint's step may have been logged in a file that the new one hides
         if self._tracked != "none":
-            self._tracker = track.Tracker(self.path, self._content, step, self._tracked)
+            self._tracker = track.Tracker(self.path, self._manifest, step, self._tracked)
             for row in self.metrics():
                 if row["step"] == step:
                     self._tracker.log(row)
@@ -236,8 +236,8 @@ class RunFolder:
 
         A checkpoint is written after the training row of its step and before its evaluation.
         """
-        if self.resumed_step is None or not self._metrics.is_file():
-            self._metrics.unlink(missing_ok=True)
+        if self.resumed_step is None or not self._metrics_path.is_file():
+            self._metrics_path.unlink(missing_ok=True)
             return
         last_step = self.resumed_step
         finished = checkpoint.state_of(self.checkpoints, last_step)["finished"]
@@ -245,7 +245,7 @@ class RunFolder:
         last_evaluation = last_step if finished else last_step - 1
         kept = []
         damaged = 0
-        *lines, _ = self._metrics.read_bytes().split(b"\n")  # what follows the last line end was cut off by a kill
+        *lines, _ = self._metrics_path.read_bytes().split(b"\n")  # what follows the last line end was cut off by a kill
         for line in lines:
             row = _parse_row(line)
             if row is None:
@@ -253,15 +253,15 @@ class RunFolder:
             elif row["step"] <= (last_evaluation if row["kind"] == "evaluation" else last_step):
                 kept.append(line + b"\n")
         if damaged:
-            distributed.note(f"{self._metrics}: {format_count(damaged, 'unreadable lines')} dropped")
-        write_atomic(self._metrics, b"".join(kept))
+            distributed.note(f"{self._metrics_path}: {format_count(damaged, 'unreadable lines')} dropped")
+        write_atomic(self._metrics_path, b"".join(kept))
 
     def record_step(self, step: int) -> None:
         """Record in the manifest the newest checkpoint of this session, and the session's time until now."""
-        session = self._content["sessions"][-1]
+        session = self._manifest["sessions"][-1]
         session["to_step"] = step
         session["seconds"] = round(time.perf_counter() - self._opened, 3)
-        write_json(self._manifest, self._content)
+        write_json(self._manifest_path, self._manifest)
 
     def log(self, row: dict[str, Any]) -> None:
         """Append one row to `metrics.jsonl`, and record its numbers in the tracker.
@@ -272,7 +272,7 @@ class RunFolder:
             return
         self._check_lock()
         # opened for each row: nothing stays in a buffer if the process is killed
-        with open(self._metrics, "a", encoding="utf-8") as file:
+        with open(self._metrics_path, "a", encoding="utf-8") as file:
             file.write(json.dumps(row, allow_nan=False) + "\n")
         if self._tracker:
             self._tracker.log(row)
@@ -283,15 +283,15 @@ class RunFolder:
         Raises `UserError` if the folder was removed.
         """
         self._check_lock()
-        if self._metrics.is_file():
-            sync(self._metrics)
+        if self._metrics_path.is_file():
+            sync(self._metrics_path)
             sync(self.path)  # the file's entry, which may be new
 
     def metrics(self) -> list[dict[str, Any]]:
         """All readable rows of `metrics.jsonl`, or none if there is no such file."""
-        if not self._metrics.is_file():
+        if not self._metrics_path.is_file():
             return []
-        rows = [_parse_row(line) for line in self._metrics.read_bytes().split(b"\n")]
+        rows = [_parse_row(line) for line in self._metrics_path.read_bytes().split(b"\n")]
         return [row for row in rows if row is not None]
 
 

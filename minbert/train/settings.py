@@ -212,10 +212,10 @@ class Settings:
 S = TypeVar("S", bound=Settings)
 
 
-def flags_of(kind: type[Settings]) -> set[str]:
+def flags_of(settings_class: type[Settings]) -> set[str]:
     """The names of a command's flags, with underscores."""
     names: set[str] = set()
-    for group in kind.groups().values():
+    for group in settings_class.groups().values():
         names.update(item.name for item in fields(group))
     return names
 
@@ -280,18 +280,20 @@ _TRAINER_FLAGS = {
 
 
 class _Parser(HfArgumentParser, cli.Parser):
-    """The parser of a command's groups, each a group of the help, and of the flags of `first`, which is read before."""
+    """The parser of a command's flags: those of `preset_parser`, and those of its groups, each a group of the help."""
 
-    def __init__(self, kind: type[Settings], first: cli.Parser, program: str, description: str) -> None:
+    def __init__(
+        self, settings_class: type[Settings], preset_parser: cli.Parser, program: str, description: str
+    ) -> None:
         super().__init__(
-            parents=[first],
+            parents=[preset_parser],
             prog=f"python {program}",
             usage="%(prog)s [--preset NAME] [flags]",
             description=description,
             allow_abbrev=False,
             formatter_class=partial(_HelpFormatter, max_help_position=30, width=118),
         )
-        for name, group in kind.groups().items():
+        for name, group in settings_class.groups().items():
             titled: Any = group
             titled._argument_group_name = name
             self._add_dataclass_arguments(titled)
@@ -337,7 +339,7 @@ class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
 
 
 def parse(
-    kind: type[S],
+    settings_class: type[S],
     presets: Presets,
     arguments: Sequence[str],
     *,
@@ -350,15 +352,15 @@ def parse(
     `--a-b` and `--a_b` are equivalent. Raises `UserError`; prints and exits for `--help` and `--list-presets`.
     """
     # these flags are read before all others, so that --help shows the values of the preset as defaults
-    first = cli.Parser(add_help=False, allow_abbrev=False)
-    first.add_argument("--preset", metavar="NAME", help="a named set of settings")
-    first.add_argument(
+    preset_parser = cli.Parser(add_help=False, allow_abbrev=False)
+    preset_parser.add_argument("--preset", metavar="NAME", help="a named set of settings")
+    preset_parser.add_argument(
         "--config", action="append", metavar="FILE.toml", help="settings in a file: they override the preset's"
     )
-    first.add_argument(
+    preset_parser.add_argument(
         "--list-presets", "--list_presets", action="store_true", help="show the presets and what they set, and exit"
     )
-    chosen, _ = first.parse_known_args(arguments)
+    chosen, _ = preset_parser.parse_known_args(arguments)
     if chosen.list_presets:
         cli.say(_describe(presets[program], default))
         raise SystemExit(0)
@@ -372,18 +374,19 @@ def parse(
         raise UserError(f"{file}: config: a file of settings cannot name another")
     preset_of_file = table.pop("preset", default)
     preset = chosen.preset or str(preset_of_file)
-    for command, names in presets.items():
-        if preset in names and preset not in presets[program]:
+    for command, command_presets in presets.items():
+        if preset in command_presets and preset not in presets[program]:
             raise UserError(f"--preset {preset}: belongs to another command: python {command} --preset {preset}")
     preset = one_of(preset, presets[program], "--preset")
-    parser = _Parser(kind, first, program, description)
+    parser = _Parser(settings_class, preset_parser, program, description)
     parser.set_defaults(**_table_values(parser, presets[program][preset].values, ""))
     from_file = _table_values(parser, table, f"{file}: ")
     parser.set_defaults(**from_file, preset=preset)
     namespace, typed = parser.values(arguments)
 
-    flat = {name: value for name, value in vars(namespace).items() if name in flags_of(kind)}
-    settings = kind.of(**flat)
+    names = flags_of(settings_class)
+    flat = {name: value for name, value in vars(namespace).items() if name in names}
+    settings = settings_class.of(**flat)
     # without --preset and --config, which are no settings
     overrides = {name: flat[name] for name in [*from_file, *typed] if name in flat}
     settings.check_overrides(overrides)

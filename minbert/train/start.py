@@ -207,7 +207,7 @@ def set_up_device(*, required: bool) -> torch.device:
 def choose_precision(requested: str, device: torch.device) -> str:
     """Resolve `--precision` on a device; warns if `auto` falls back to fp32 because bf16 products crash."""
     chosen = choose(requested, device)
-    if (requested, chosen) == ("auto", "fp32") and amx_crashes():
+    if requested == "auto" and chosen == "fp32" and amx_crashes():
         cause = "a virtual machine that hides the shape of AMX's tiles"
         distributed.note(
             f"--precision auto: bf16 products by AMX crash on this machine ({cause}), so the run is in fp32"

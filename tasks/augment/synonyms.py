@@ -222,7 +222,7 @@ def replace_adjectives(
     if not chosen:
         return []
     # 4 of the 32 random bytes for each adjective
-    random_bytes = digest(seed, "synonyms live", batch.task, batch.number, number)
+    random_bytes = digest(seed, "synonyms live", batch.task, batch.step, number)
     changes = []
     for i, span in enumerate(chosen):
         draw = int.from_bytes(random_bytes[4 * i : 4 * i + 4], "little") / 2**32
@@ -295,7 +295,7 @@ class Synonyms:
         """Method 3: the texts of a batch that change, each with its changes; it is augmented with probability p."""
         seed = self.training.seed
         name = batch.task
-        if numpy_generator(seed, "synonyms live", name, batch.number).random() >= self.settings.synonyms_p:
+        if numpy_generator(seed, "synonyms live", name, batch.step).random() >= self.settings.synonyms_p:
             return {}
         count = 1
         if self.settings.synonyms_grow:

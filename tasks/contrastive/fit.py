@@ -18,7 +18,6 @@ from minbert.errors import format_count
 from minbert.files import data_path, write_json
 from minbert.optimizer import AdamW, decay_groups
 from minbert.train import cli, distributed, loop, start
-from minbert.train.loop import LAST
 from minbert.train.plan import Plan
 from minbert.train.start import InitialEncoder, OpenRun
 from tasks import metrics
@@ -60,7 +59,7 @@ def fit_and_save(
     training = run.settings.training
 
     # say what is trained on, and by what it is judged
-    kept = "of the last step" if training.keep == LAST else f"that is best by {training.metric}"
+    kept = "of the last step" if training.keep == "last" else f"that is best by {training.metric}"
     distributed.say(f"evaluated on {data.dev.description}; the encoder {kept} is kept")
     batch = format_count(min(training.batch_size, len(rows)), data.noun)
     by_chance = f"; a guess has a loss of {chance:.3f}" if chance else ""

@@ -50,7 +50,7 @@ def assert_whole(batches: list[list[int]], size: int, batch: int) -> None:
 
 def as_lists(schedule: Plan) -> list[tuple[str, list[int], int, int]]:
     batches = [schedule.at(step) for step in range(schedule.total)]
-    return [(step.task, step.rows.tolist(), step.epoch, step.number) for step in batches]
+    return [(batch.task, batch.rows.tolist(), batch.epoch, batch.step) for batch in batches]
 
 
 @given(sizes_of_tasks, batch_sizes, seeds)
@@ -127,12 +127,12 @@ def test_plan_depends_on_arguments_alone(sampling: str) -> None:
     assert as_lists(make(a=31)) != first
     schedule = make()
     backwards = [schedule.at(step) for step in reversed(range(schedule.total))][::-1]
-    assert [(step.task, step.rows.tolist(), step.epoch, step.number) for step in backwards] == first, "in any order"
-    assert [number for *_, number in first] == list(range(schedule.total))
+    assert [(batch.task, batch.rows.tolist(), batch.epoch, batch.step) for batch in backwards] == first, "in any order"
+    assert [step for *_, step in first] == list(range(schedule.total))
     turns: Counter[tuple[str, int]] = Counter()
-    for step in backwards:
-        assert step.task_index == turns[step.task, step.epoch], "a task's own count of its steps in an epoch"
-        turns[step.task, step.epoch] += 1
+    for batch in backwards:
+        assert batch.task_index == turns[batch.task, batch.epoch], "a task's own count of its steps in an epoch"
+        turns[batch.task, batch.epoch] += 1
 
 
 @pytest.mark.parametrize("sampling", SAMPLING)

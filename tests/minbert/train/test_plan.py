@@ -25,7 +25,7 @@ def make(size: int, batch: int, seed: int) -> Plan:
 
 def as_lists(plan: Plan) -> list[tuple[list[int], int, int]]:
     planned = [plan.at(step) for step in range(plan.total)]
-    return [(step.rows.tolist(), step.epoch, step.number) for step in planned]
+    return [(batch.rows.tolist(), batch.epoch, batch.step) for batch in planned]
 
 
 @given(st.integers(1, 50), st.integers(0, 60), seeds)
