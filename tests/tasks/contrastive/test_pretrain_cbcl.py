@@ -84,3 +84,6 @@ def test_pairs_need_suitable_settings(tmp_path: Path, flags: dict[str, Any], mes
         find_data(PretrainSettings.of(**usual, **flags))
     for order in ("none", "random"):
         assert find_data(PretrainSettings.of(**usual, order=order)).num_texts == 2
+    for name in ("negative", "hard_negative"):
+        path.write_text(f"anchor,positive,{name}\na tree.,the tree.,no tree.\n")
+        assert find_data(PretrainSettings.of(**usual)).num_texts == 3

@@ -56,6 +56,10 @@ def test_figure_has_the_same_bytes_twice(name: str) -> None:
     assert b"prefers-color-scheme: dark" in first and not re.search(rb"(?:fill|stroke): #0072b2", first)
 
 
+def test_ticks_of_a_flat_curve_are_whole() -> None:
+    assert b">\xe2\x88\x923.368" in draw([(1, -3.3681), (2, -3.3685)], **STEPS)
+
+
 def test_ticks_are_round() -> None:
     gold = np.array([1.0, 2.5, 5.0])
     svg = figures.scatter(gold, gold, y_label="", same_scale=True, scale=(1, 5)).decode()
