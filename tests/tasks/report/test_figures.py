@@ -57,7 +57,8 @@ def test_figure_has_the_same_bytes_twice(name: str) -> None:
 
 
 def test_ticks_of_a_flat_curve_are_whole() -> None:
-    assert b">\xe2\x88\x923.368" in draw([(1, -3.3681), (2, -3.3685)], **STEPS)
+    svg = draw([(1, -3.3681), (2, -3.3685)], **STEPS).decode()
+    assert ">−3.3682<" in svg and ">−3.368<" not in svg, "no offset beside small numbers"
 
 
 def test_ticks_are_round() -> None:
