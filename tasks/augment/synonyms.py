@@ -239,7 +239,7 @@ def _change(tagged: Tagged, text: str, span: Sequence[int], pick: float) -> Chan
 
 def in_case(word: str, like: str) -> str:
     """`word` in the letter case of `like`: `large`, `Large` or `LARGE`. Its own capitals (`USA`) are kept."""
-    if like.isupper() and len(like) > 1:
+    if like.isupper():
         return word.upper()
     if like[0].isupper():
         return word[0].upper() + word[1:]

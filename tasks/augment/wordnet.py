@@ -47,11 +47,10 @@ _RUDE = {"ethnic_slur", "obscenity", "disparagement"}
 _INSIDE_A_PHRASE = {"of", "in", "at", "on", "to", "for", "by", "and"}
 KINDS = {1: "navr", 2: "na", 3: "a"}
 """Method of replacement (CBCL, section 4.4) -> the parts of speech it replaces."""
-_VERSION = 8  # of the results of `tag`, part of the cache key
+_VERSION = 9  # of the results of `tag`, part of the cache key
 _ORDER = "navr"
 # Penn Treebank tokens, as far as a tagger needs them: clitics split off, hyphenated words whole, each sign one token.
 TOKEN = re.compile(r"[^\W\d_]+(?=n['’]t\b)|n['’]t\b|['’](?:s|m|d|t|ll|re|ve)\b|\w+(?:-\w+)*|[^\w\s]", re.IGNORECASE)
-_WORD = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)*")
 _ARTICLE = re.compile(r"\b(an?)\s+$", re.IGNORECASE)
 # a word after "an" begins with a vowel, or is one like "hour"; not "unit", "useful", "European" or "one-way"
 _AFTER_AN = re.compile(r"heir|hono|hour|honest|(?!eu|on(ce|e)\b|uni(?![dmn])|us[aeu]|ut[eio])[aeiou]", re.IGNORECASE)
@@ -81,6 +80,7 @@ zero two three four five six seven eight nine ten eleven twelve thirteen fourtee
 nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred hundreds thousand thousands million millions
 billion billions trillion dozen dozens half quarter once twice first second third fourth fifth sixth seventh eighth
 ninth tenth last
+ii iii iv vi vii viii ix xi xii xiii xiv xv xvi
 don doesn didn isn aren wasn weren ain won wouldn shouldn couldn hasn haven hadn mustn needn mightn shan ll ve re nt
 dont doesnt didnt isnt arent wasnt cant wont im ive
 mr mrs ms dr st vs etc
@@ -149,11 +149,10 @@ def tagger(folder: Path) -> Tagger:
 class WordNet:
     """Synonyms from WordNet in an NLTK data folder, for words with their Penn tags.
 
-    `senses="first"` keeps a word's usual meaning: the synonyms are those of its most frequent sense, without phrases.
-    So "large" is "big", not "enceinte", and "man", whose first sense has no other word, is no "serviceman". Of equal
-    counts, such as those of a word that was never counted, WordNet's first sense is taken. `all` uses every sense and
-    every phrase, which is another reading of the paper's "replaced with a synonym from WordNet". `keep` are words, in
-    lower case, that are neither replaced nor synonyms.
+    `senses="first"` keeps a word's usual meaning: the synonyms are those of WordNet's first sense, the most frequent
+    one, without phrases. So "large" is "big", not "enceinte", and "man", whose first sense has no other word, is no
+    "serviceman". `all` uses every sense and every phrase, which is another reading of the paper's "replaced with a
+    synonym from WordNet". `keep` are words, in lower case, that are neither replaced nor synonyms.
     """
 
     def __init__(self, folder: Path, senses: str = "first", keep: frozenset[str] = frozenset()) -> None:
@@ -189,10 +188,10 @@ class WordNet:
         return counts
 
     def synonyms(self, lemma: str, part: str) -> list[str]:
-        """The synonyms of a lemma as a part of speech (n, a, v, r), those of its most frequent sense first."""
+        """The synonyms of a lemma as a part of speech (n, a, v, r), those of its first sense first."""
         if lemma.lower() in self.keep:
             return []
-        senses = sorted(self._senses(lemma, part), key=lambda sense: -sense[0])
+        senses = self._senses(lemma, part)
         synonyms: list[str] = []
         if self.senses == "all":
             for _, lemmas in senses:
@@ -231,9 +230,9 @@ class WordNet:
             return ()
         forms = []
         for synonym in self.synonyms(lemma, PARTS[tag]):
-            if tag == "NNS" and lemma == lower:
-                # the lemma is a plural itself, so its synonyms have to be
-                form = synonym if _is_plural(synonym) else None
+            if tag == "NN" or (tag == "NNS" and lemma == lower):
+                # not inflected: the synonyms have to be singular or plural as the word is
+                form = synonym if _is_plural(synonym) == (tag == "NNS") else None
             else:
                 form = inflected(synonym, tag)
             if form and form.lower() != lower:
@@ -248,7 +247,7 @@ class WordNet:
             for synset in self._corpus.synsets(name, part):
                 for entry in synset.lemmas():
                     if entry.name() == name:  # in the same spelling
-                        count = self._counts.get(entry.key().lower(), 0)
+                        count = self._counts.get(entry.key(), 0)
                         senses.append((count, _replacements(lemma, synset)))
                         break
         return senses
@@ -298,7 +297,7 @@ def inflected(lemma: str, tag: str) -> str | None:
 
 def _mixed_case(word: str) -> bool:
     """Whether a word is neither lower case, upper case nor capitalised: iPhone, eBay."""
-    return not (word.islower() or word.isupper() or word[1:].islower())
+    return not (word.isupper() or word[1:].islower())
 
 
 def _can_replace(lemma: str, other: str) -> bool:
@@ -431,14 +430,13 @@ def _that_fit(article: str, candidates: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _words(text: str, tags_of: Tagger) -> Iterator[tuple[int, int, str]]:
-    """(start, end, Penn tag) of each word."""
+    """(start, end, Penn tag) of each token."""
     tokens = list(TOKEN.finditer(text))
     lower = text.lower()
     # words in capitals would be tagged as names
     tagged_text = lower if text.isupper() and len(lower) == len(text) else text
     words = [tagged_text[token.start() : token.end()] for token in tokens]
     for token, (word, name) in zip(tokens, tags_of(words), strict=True):
-        if _WORD.fullmatch(word):
-            if name == "NNP" and word.islower():
-                name = "NN"
-            yield token.start(), token.end(), name
+        if name == "NNP" and word.islower():
+            name = "NN"
+        yield token.start(), token.end(), name
