@@ -17,7 +17,7 @@ from typing import Any
 from minbert import weights
 from minbert.errors import UserError, one_of
 from minbert.files import read_optional_json, read_toml
-from minbert.train.settings import Parsed, RunSettings, Settings, flag_name, flags_of, parse
+from minbert.train.settings import Parsed, RunSettings, Settings, flag_name, flags_of, names_in, parse
 from pretrain_cbcl import PretrainSettings
 from tasks.contrastive.consert import ConsertSettings
 from tasks.contrastive.nli import NliSettings
@@ -155,7 +155,9 @@ class Study:
             return False
         if arm.command != STAGE_TWO:
             return score in STAGE_ONE_SCORES
-        return score == "dev_norm" or score.partition(".")[0] in TASKS
+        # a task of a file has the file's name
+        own = {Path(word).stem for word in names_in(arm.parsed().flat()["tasks"])}
+        return score == "dev_norm" or score.partition(".")[0] in TASKS.keys() | own
 
     def is_scored(self, arm: Arm) -> bool:
         """Whether the arm is in the tables: arms without any of the scores are there for others to start from."""
@@ -168,6 +170,7 @@ class Study:
             if not arm.measured:
                 by_preset.setdefault((arm.command, arm.settings["preset"]), []).append(arm)
         departures = {}
+        presets = [preset for _, preset in by_preset]
         for (command, preset), arms in by_preset.items():
             settings = [arm.parsed().flat() for arm in arms]
             texts = []
@@ -177,7 +180,9 @@ class Study:
                 starting = name == "weights" and all(arm.start for arm in arms)
                 if values != {str(own)} and len(values) == 1 and not starting:
                     texts.append(f"{name.replace('_', '-')} {values.pop()} ({str(own) or 'default'})")
-            departures[preset] = ", ".join(texts)
+            # two commands may have presets of one name
+            label = preset if presets.count(preset) == 1 else f"{command} --preset {preset}"
+            departures[label] = ", ".join(texts)
         return departures
 
     def describe_departures(self) -> str:
@@ -388,17 +393,14 @@ class ArmRun:
             words = program.split()
         encoder = str(self.start / "encoder") if self.start else ""
         words += self.arm.words(encoder)
-        words += ["--seed", str(self.seed)]
-        if self.data:
-            words += ["--data", self.data]
+        words += ["--seed", str(self.seed), "--data", self.data]
         return [*words, "--run-dir", str(self.folder), "--resume"]
 
     def _suite_command(self, name: str) -> Command:
         module, *flags = shlex.split(self.suites[name])
         encoder = self.arm.measured or str(self.folder / "encoder")
-        data = ["--data", self.data] if self.data else []
         out = str(self.folder / "suites" / name)
-        return ["-m", f"tasks.benchmarks.{module}", "--encoder", encoder, *flags, *data, "--out", out]
+        return ["-m", f"tasks.benchmarks.{module}", "--encoder", encoder, *flags, "--data", self.data, "--out", out]
 
 
 def runs_of(study: Study, seeds: Sequence[int], data: str, folder: Path) -> list[ArmRun]:
@@ -410,14 +412,16 @@ def runs_of(study: Study, seeds: Sequence[int], data: str, folder: Path) -> list
     def depth(arm: Arm) -> int:
         return 1 + depth(study.arms[arm.start]) if arm.start else 0
 
+    def run_folder(arm: str, seed: int) -> Path:
+        # an arm of [axes] may be named by a path
+        return folder / arm.replace("/", "-") / f"seed-{seed}"
+
     runs = []
     for seed in seeds:
         for arm in sorted(study.arms.values(), key=depth):
             if arm.measured and seed != seeds[0]:
                 continue
-            start = None
-            if arm.start:
-                start = folder / arm.start / f"seed-{seed}"
+            start = run_folder(arm.start, seed) if arm.start else None
             suites = study.suites if study.is_scored(arm) else {}
-            runs.append(ArmRun(arm, seed, folder / arm.name / f"seed-{seed}", start, data, suites))
+            runs.append(ArmRun(arm, seed, run_folder(arm.name, seed), start, data, suites))
     return runs

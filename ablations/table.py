@@ -331,7 +331,7 @@ def markdown(study: Study, rows: pd.DataFrame, about: Mapping[str, Any], *, figu
         elif len(of_score):
             parts.append(table_of_arms(study, of_score, Score.of(wanted, study), about["before_training"]))
         else:
-            parts.append(f"No finished run has the score {wanted}.")
+            parts.append(f"No finished run has the score `{wanted}`.")
     for name, slips in study.paper.slips.items():
         for score, text in slips.items():
             parts.append(f"\\* A slip of the paper: {name}, {score}: {text}.")
@@ -437,9 +437,10 @@ def draw(study: Study, rows: pd.DataFrame) -> bytes | None:
     with charts.page_svg(340, 126 + 26 * len(arms)) as (axes, svg):
         for y, row in arms.iterrows():
             if not math.isnan(row["row_low"]):
-                axes.plot([row["row_low"], row["row_high"]], [y, y], color=BLUE, linewidth=7, alpha=0.3)
+                ends = [row["row_low"], row["row_high"]]
+                axes.plot(ends, [y, y], color=BLUE, linewidth=7, alpha=0.3, solid_capstyle="butt")
             if not math.isnan(row["low"]):
-                axes.plot([row["low"], row["high"]], [y, y], color=BLUE, linewidth=1.6)
+                axes.plot([row["low"], row["high"]], [y, y], color=BLUE, linewidth=1.6, solid_capstyle="butt")
         ring: Any = {"markersize": 8, "markerfacecolor": GROUND, "markeredgewidth": 2}
         axes.plot(arms["difference"], arms.index, "o", color=BLUE, **ring)
         axes.axvline(0, color=INK, linewidth=1, linestyle=DASHED)

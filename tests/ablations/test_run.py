@@ -83,6 +83,17 @@ def test_other_settings_are_refused(study: list[str]) -> None:
         run(*study, "--set", "sts-dev=stsb", "--dry-run")
 
 
+def test_other_data_are_refused(study: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also where an environment variable names them."""
+    words = [word for word in study if word not in ("--data", str(SAMPLE))]
+    monkeypatch.setenv("DATA_DIR", str(SAMPLE))
+    assert run(*words, "--dry-run") == 0
+    shutil.copytree(SAMPLE / "course", tmp_path / "course")
+    monkeypatch.setenv("DATA_DIR", str(tmp_path))
+    with pytest.raises(UserError, match="--data "):
+        run(*words, "--dry-run")
+
+
 def test_list_and_quick(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("list") == 0
     assert f"\norder: {read_study('order').question}\n" in capsys.readouterr().out

@@ -33,6 +33,7 @@ margin = 0.1
 margin = 0.3
 """
 Write = Callable[[str], str]
+QUESTIONS = Path(__file__).parents[2] / "data" / "sample" / "own" / "questions.toml"
 
 
 @pytest.fixture
@@ -141,6 +142,29 @@ def test_departures_are_common_changes(write: Write) -> None:
     assert study.with_settings({"limit": 5}).describe_departures() == (
         "cbcl: limit 5 (0), lr 0.0001 (2e-05), keep best (last)"
     )
+
+
+def test_departures_of_equal_preset_names(write: Write) -> None:
+    text = STUDY.replace("margin = 0.3", 'command = "multitask_train"\npreset = "sample"\nlimit = 9')
+    departures = read_study(write(text)).departures()
+    assert departures == {"pretrain_cbcl --preset sample": "margin 0.1 (0.2)", "multitask_train --preset sample": "limit 9 (0)"}
+
+
+def test_own_task_has_a_score(write: Write) -> None:
+    stage_two = f'[settings.multitask_train]\npreset = "sample"\ntasks = "{QUESTIONS}"\n\n'
+    text = STUDY.replace("[arms.narrow]\nmargin = 0.1", f"{stage_two}[arms.narrow]\ncommand = 'multitask_train'")
+    text = text.replace("sts_dev_spearman", "questions")
+    assert read_study(write(text)).scores == ["questions"]
+    with pytest.raises(UserError, match="no arm has a score questons"):
+        read_study(write(text.replace("questions\"]", "questons\"]")))
+
+
+def test_run_stays_in_the_studys_folder(write: Write, tmp_path: Path) -> None:
+    """An axis over encoders names its arms by their paths."""
+    text = STUDY.partition("[arms.narrow]")[0].replace('"narrow"', '"minilm"')
+    study = read_study(write(text + f'[axes]\nweights = ["minilm", "{tmp_path}"]\n'))
+    runs = runs_of(study, [1], "", tmp_path / "runs")
+    assert all(run.folder.parent.parent == tmp_path / "runs" for run in runs)
 
 
 PAPERS = ("CBCL", "SelfCCL", "ConSERT")

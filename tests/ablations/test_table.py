@@ -90,7 +90,7 @@ def test_table_shows_paper_and_difference() -> None:
     lines = markdown(study, values).splitlines()
     assert "| 96 (baseline) | 1 | 60.00 | – | 72.74 |" in lines
     assert "| 48 | 1 | 61.00 | +1.00 | 72.60 |" in lines
-    assert "No finished run has the score uniformity." in lines
+    assert "No finished run has the score `uniformity`." in lines
     differs = "Differs from the paper's settings, which are in brackets. consert: weights minilm (bert-base-uncased)."
     assert differs in lines
     assert "Training rows: nli 2,000." in lines
@@ -108,6 +108,22 @@ def test_label_fits_the_figure() -> None:
     assert any("difference to round-robin" in line for line in lines)
     assert max(map(len, lines)) <= 58
     assert not any("over seeds" in line for line in lines), "one seed has no interval"
+
+
+def test_bars_end_with_their_intervals() -> None:
+    """Round or square caps would lengthen them, some across 0."""
+    study = read_study("sampling")
+    values = frame_of(
+        *(("round-robin", seed, "dev_norm", 0.7 + 0.01 * seed) for seed in (1, 2)),
+        *(("sequential", seed, "dev_norm", 0.6 - 0.01 * seed) for seed in (1, 2)),
+    )
+    rows = table.summarise(study, values, [])
+    rows[["row_low", "row_high"]] = rows[["low", "high"]]
+    figure = table.draw(study, rows)
+    assert figure is not None
+    for width in (b"stroke-width: 7", b"stroke-width: 1.6"):
+        assert width in figure
+        assert width + b"; stroke-linecap" not in figure
 
 
 def test_step_0_is_not_trained(tmp_path: Path) -> None:
