@@ -20,6 +20,8 @@ _TABLE = {
     "sts": "tasks.sts:Similarity",
 }
 TASKS: dict[str, type[Task]] = {name: resolve_name(path) for name, path in _TABLE.items()}
+for _name, _task in TASKS.items():
+    assert _task.name == _name, f"{_task.__name__} has the name {_task.name!r}, not {_name!r}"
 
 
 def resolve_task(word: str, flag: str = "--task") -> str:

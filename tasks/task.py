@@ -168,13 +168,15 @@ class Task(ABC):
     def probabilities(self, outputs: np.ndarray) -> np.ndarray | None:
         """Class probabilities from the head's outputs: float64 [B, classes]; None for a task without classes.
 
-        The softmax of C logits; for a single logit, its sigmoid is the probability of class 1.
+        The softmax of C logits; for a single logit and two classes, its sigmoid is the probability of class 1. A task
+        with other outputs, such as a regression over ordered classes, has its own `probabilities` and `divergence`.
         """
         if not self.classes:
             return None
         logits = outputs.astype(np.float64)
         if logits.ndim == 2:
             return special.softmax(logits, axis=1)
+        assert len(self.classes) == 2, f"{self.name} has one output for {len(self.classes)} classes"
         return np.stack([special.expit(-logits), special.expit(logits)], axis=1)
 
     @abstractmethod

@@ -160,10 +160,8 @@ def frequency_ranks(encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
 
     [CLS] and [SEP] count once a text. Ties go to the smaller id.
     """
-    ids = [encoder.tokenizer.cls, encoder.tokenizer.sep] * len(texts)
-    for ids_of_text in encoder.tokenizer.encode(texts):
-        ids.extend(ids_of_text)
-    frequency = np.bincount(ids, minlength=encoder.model.config.vocab_size)
+    rows, _ = encoder.rows(texts, prompt="")
+    frequency = np.bincount(np.concatenate(rows), minlength=encoder.model.config.vocab_size)
     return stats.rankdata(-frequency, method="ordinal") - 1
 
 

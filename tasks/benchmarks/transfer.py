@@ -5,8 +5,8 @@ python -m tasks.benchmarks.transfer --encoder minilm runs/cbcl --sets TREC,MRPC 
 
 The three protocols are those of Conneau and Kiela 2018 (SentEval's `validation.py`) with its classifier by
 scikit-learn: its grids of C, its folds and their seed. SentEval sorts the rows by length first, so its folds are
-others. Its default, which SelfCCL's Table 5 has, is logistic regression in PyTorch by Adam, with a grid of L2
-penalties. Axes: N rows, D features.
+others, and its scikit-learn fitted each class of TREC against the rest. Its default, which SelfCCL's Table 5 has, is
+logistic regression in PyTorch by Adam, with a grid of L2 penalties. Axes: N rows, D features.
 """
 
 import argparse
@@ -156,7 +156,7 @@ def fit_best(train: Split, test: Split, grid: list[float], folds: Any, rows: sli
     """
     x, y = train
     x_test, y_test = test
-    model = LogisticRegression(random_state=SEED, max_iter=2000, tol=1e-5)
+    model = LogisticRegression(max_iter=2000, tol=1e-5)
     search = GridSearchCV(model, {"C": grid}, cv=folds, refit=False).fit(x, y)
     dev_accuracies = search.cv_results_["mean_test_score"]
     best = int(np.argmax(np.round(100 * dev_accuracies, 2)))

@@ -72,7 +72,7 @@ class Table:
                     raise UserError(f"{self.path}:{line}: two columns are named {repeated[0]!r}")
                 continue
             if len(cells) < len(names) or (len(cells) > len(names) and not self.may_be_wider):
-                expected = f"{', '.join(names)} are {len(names)}"
+                expected = f"not {len(names)} ({', '.join(names)})"
                 if self.has_header:
                     expected = f"the header has {len(names)}"
                 noun = "column" if len(cells) == 1 else "columns"
