@@ -3,6 +3,7 @@
 python -m pytest --import-mode=importlib tests/minbert/test_bert.py
 """
 
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import Tensor
 from transformers import AutoTokenizer
 from transformers import BertModel as Theirs
 
-from minbert import BertModel, Ragged, UserError
+from minbert import BertModel, Ragged, UserError, bert
 from minbert.weights import their_name
 
 SENTENCES = [
@@ -26,6 +27,15 @@ SENTENCES = [
 
 def transformers_model(folder: Path) -> Any:
     return Theirs.from_pretrained(folder, attn_implementation="eager").eval()
+
+
+def test_first_tanh_has_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a call of two threads one may get MKL's kernel of least accuracy."""
+    calls: list[Tensor] = []
+    monkeypatch.setattr("torch.tanh", calls.append)
+    runpy.run_path(bert.__file__)
+    (call,) = calls
+    assert call.numel() == 1 and call.dtype == torch.float32 and call.device.type == "cpu"
 
 
 @pytest.fixture(scope="module")
