@@ -272,9 +272,10 @@ def cache_entry(path: Path) -> Iterator[None]:
     """Hold the lock of a file or folder of the cache while it is built; other processes wait."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path.with_name(f".{path.name}.lock")).acquire()
     except OSError as error:
         raise UserError(f"{path.parent}: {error.strerror}; $MINBERT_CACHE names another folder for the cache") from None
-    with FileLock(path.with_name(f".{path.name}.lock")):
+    with lock:
         for unfinished in path.parent.glob(f".{path.name}.minbert-*"):
             remove(unfinished)  # what a killed process has left
         yield
@@ -284,7 +285,8 @@ def cached(subfolder: str, key: Iterable[object], build: Callable[[], Entry]) ->
     """The arrays and the JSON record that `build` returns for a key, from the cache if they are there.
 
     `subfolder` is in the cache. The arrays are memory maps of the entry's file. One process builds an entry that
-    is missing, damaged or of another key, while others wait. Raises `OSError` if the cache cannot be written.
+    is missing, damaged or of another key, while others wait. Raises `UserError` if the cache has no folder that can be
+    locked, and `OSError` if the entry cannot be written.
     """
     hashed_key = key_hash(key)
     path = cache_folder() / subfolder / f"{hashed_key}.safetensors"

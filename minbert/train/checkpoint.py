@@ -75,8 +75,9 @@ def newest_whole(parent: Path) -> tuple[int | None, list[str]]:
     """The step of the newest whole checkpoint, None if there is none; and what is wrong with newer ones.
 
     A checkpoint is whole if the files that a resumed run reads have the recorded hashes: its own, and the model of the
-    step that it keeps. Below the newest checkpoint that model may be missing: if the evaluation of this step was the
-    best so far, the next checkpoint replaced it by this one. A resumed run begins with the same evaluation.
+    step that it keeps. The model that an older checkpoint keeps may be missing: if the evaluation after that
+    checkpoint was the best so far, the next save deleted the model kept until then. A resumed run does not need it, as
+    it begins with that evaluation, which is the best again.
     """
     damages: list[str] = []
     for step in reversed(steps(parent)):

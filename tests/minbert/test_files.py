@@ -182,6 +182,18 @@ def test_unusable_cache_names_its_variable(monkeypatch: pytest.MonkeyPatch, tmp_
         cached("room", ["key"], lambda: ({}, {}))
 
 
+def test_cache_without_locks_names_its_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A folder that is read only, or a network file system without locks."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setenv("MINBERT_CACHE", str(tmp_path))
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with pytest.raises(UserError, match="room: No locks available; \\$MINBERT_CACHE names another folder"):
+        cached("room", ["key"], lambda: ({}, {}))
+
+
 def test_json_is_strict(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     write_json(path, {"a": [1, "ü"]})
