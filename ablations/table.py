@@ -196,7 +196,8 @@ def best_arms(study: Study, values: pd.DataFrame) -> set[tuple[str, str]]:
         suite, _, measure = str(score).partition("/")
         if study.suites.get(suite, "").startswith("probes") or measure.startswith("cosine"):
             continue
-        means = of_score.groupby("group")["value"].mean().dropna()
+        # an arm with an undefined score has no mean
+        means = of_score.groupby("group")["value"].agg(lambda values: values.mean(skipna=False)).dropna()
         if means.empty:
             continue
         first = str(means.idxmin() if score in _LOWER_IS_BETTER else means.idxmax())

@@ -62,7 +62,7 @@ def score_intervals(tasks: TasksScores, *, norm: bool) -> tuple[dict[str, Interv
     for name, task in tasks.items():
         by_task[name] = None
         rows = task.rows.labelled() if task.rows is not None else None
-        if rows and task.metric in intervals.METRICS:
+        if rows:
             # [1, R]: one system
             samples[name] = intervals.bootstrap(
                 task.metric, rows.predicted[None], rows.gold, name, resamples=RESAMPLES
@@ -90,9 +90,7 @@ def common(systems: Sequence[PredictedRows]) -> list[PredictedRows]:
         texts = rows.texts if with_texts else rows.ids
         keys = zip(rows.ids, rows.gold.tolist(), texts)
         indices.append({key: index for index, key in enumerate(keys)})
-    shared = list(indices[0])
-    for index in indices[1:]:
-        shared = [key for key in shared if key in index]
+    shared = [key for key in indices[0] if all(key in index for index in indices)]
     aligned = []
     for rows, index in zip(labelled, indices):
         aligned.append(rows.at(np.array([index[key] for key in shared], dtype=np.int64)))
@@ -103,7 +101,7 @@ def differences(first: Sequence[TasksScores], second: Sequence[TasksScores], *, 
     """The difference (second minus first) in each common task, and in the dev norm if all tasks can be compared.
 
     Each side is one or more runs of a setting, whose scores are averaged. A task is left out if its metrics differ, or
-    have no interval, or if no dev row is in all runs. Without `norm`, the dev norm is left out.
+    if no dev row is in all runs. Without `norm`, the dev norm is left out.
     """
     by_task: list[Difference] = []
     first_samples: dict[str, np.ndarray] = {}
@@ -138,8 +136,6 @@ def _compare_task(
     metric = first[0].metric
     recorded = [system.rows for system in systems if system.rows is not None]
     if len(recorded) < len(systems) or any(system.metric != metric for system in systems):
-        return None
-    if metric not in intervals.METRICS:
         return None
     rows = common(recorded)
     gold = rows[0].gold
@@ -179,24 +175,24 @@ def summary(frame: pd.DataFrame, baseline: str) -> pd.DataFrame:
     """
     rows = []
     for (group, metric), of_metric in frame.groupby(["group", "metric"], sort=False):
-        values = of_metric.dropna(subset="value")
         row = {
             "group": group,
             "metric": metric,
-            "seeds": len(values),
-            "mean": values["value"].mean(),
-            "deviation": values["value"].std(ddof=1),
+            "seeds": of_metric["value"].count(),
+            # undefined if one seed's score is: without that seed the mean would be too high
+            "mean": of_metric["value"].mean(skipna=False),
+            "deviation": of_metric["value"].std(skipna=False),
         }
-        base = frame[(frame["group"] == baseline) & (frame["metric"] == metric)].dropna(subset="value")
-        if group != baseline and len(base) and len(values):
-            row |= _difference_over_seeds(values, base)
+        base = frame[(frame["group"] == baseline) & (frame["metric"] == metric)]
+        if group != baseline and len(base):
+            row |= _difference_over_seeds(of_metric, base)
         rows.append(row)
     columns = ["group", "metric", "seeds", "mean", "deviation", "difference", "pairs", "low", "high"]
     return pd.DataFrame(rows, columns=columns)
 
 
 def _difference_over_seeds(values: pd.DataFrame, base: pd.DataFrame) -> dict[str, float]:
-    difference = values["value"].mean() - base["value"].mean()
+    difference = values["value"].mean(skipna=False) - base["value"].mean(skipna=False)
     pairs = 0
     half = np.nan
     without_seeds = values["seed"].isna().any() or base["seed"].isna().any()
@@ -377,17 +373,22 @@ def difference_table(groups: Mapping[str, Sequence[Run]], summary: pd.DataFrame)
                 pairing = "unpaired"
             over_dev_rows = MISSING
             count = MISSING
+            value = number(row["difference"], 4, sign=True)
+            of_common = MISSING
             difference = over_rows.get(row["metric"])
             if difference is not None and difference.interval is not None:
                 over_dev_rows = difference.interval.text(sign=True)
                 count = f"{difference.rows:,}"
+                of_common = number(difference.value, 4, sign=True)
             rows.append(
                 {
                     "run": group,
                     "metric": row["metric"],
-                    "difference": number(row["difference"], 4, sign=True),
+                    "difference": value,
                     "95%, over seeds": interval_text(row["low"], row["high"], 4, sign=True),
                     "pairing": pairing,
+                    # a value only where a run was scored on other rows too
+                    "in common rows": of_common if of_common != value else MISSING,
                     "95%, over rows": over_dev_rows,
                     "rows": count,
                 }
@@ -434,21 +435,13 @@ def _left_out(
     if first[0].multitask and first_labels != second_labels:
         notes.append(f"{DEV_NORM}, {group}: a mean over other tasks than that of {baseline}, so it is not compared.")
     for label in sorted((first_labels & second_labels) - over_rows.keys()):
-        notes.append(f"{label}, {group}: no interval over rows, as the runs have recorded no dev row in common.")
+        reason = "no dev row of this score is recorded in both, so the scores may be of different rows"
+        notes.append(f"{label}, {group}: no interval over rows, as {reason}.")
     for task in first[0].tasks.values():
         difference = over_rows.get(task.label)
-        counts = {run.tasks[task.name].count for run in [*first, *second] if task.name in run.tasks}
-        if difference is not None and counts != {difference.rows}:
-            numbers_of_rows = ", ".join(f"{count:,}" for count in sorted(counts))
-            notes.append(
-                f"{task.label}, {group}: the runs were scored on {numbers_of_rows} dev rows, of which "
-                f"{difference.rows:,} are in common; the interval over rows is of these, where the difference is "
-                f"{number(difference.value, 4, sign=True)}."
-            )
         if difference is not None and difference.interval is None:
-            notes.append(
-                f"{task.label}, {group}: the score is undefined on a resample, so it has no interval over rows."
-            )
+            reason = "the score is undefined in a run or on a resample"
+            notes.append(f"{task.label}, {group}: no interval over rows, as {reason}.")
     return notes
 
 

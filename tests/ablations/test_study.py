@@ -147,7 +147,10 @@ def test_departures_are_common_changes(write: Write) -> None:
 def test_departures_of_equal_preset_names(write: Write) -> None:
     text = STUDY.replace("margin = 0.3", 'command = "multitask_train"\npreset = "sample"\nlimit = 9')
     departures = read_study(write(text)).departures()
-    assert departures == {"pretrain_cbcl --preset sample": "margin 0.1 (0.2)", "multitask_train --preset sample": "limit 9 (0)"}
+    assert departures == {
+        "pretrain_cbcl --preset sample": "margin 0.1 (0.2)",
+        "multitask_train --preset sample": "limit 9 (0)",
+    }
 
 
 def test_own_task_has_a_score(write: Write) -> None:
@@ -156,7 +159,7 @@ def test_own_task_has_a_score(write: Write) -> None:
     text = text.replace("sts_dev_spearman", "questions")
     assert read_study(write(text)).scores == ["questions"]
     with pytest.raises(UserError, match="no arm has a score questons"):
-        read_study(write(text.replace("questions\"]", "questons\"]")))
+        read_study(write(text.replace('questions"]', 'questons"]')))
 
 
 def test_run_stays_in_the_studys_folder(write: Write, tmp_path: Path) -> None:

@@ -158,8 +158,12 @@ def test_other_data_is_another_group(multitask: MakeRun) -> None:
     assert [[run.name for run in members] for members in groups.values()] == [names[:2], names[2:]]
 
 
+def number_of(text: str) -> float:
+    return float(text.replace("−", "-"))
+
+
 def test_every_difference_is_that_of_means(multitask: MakeRun) -> None:
-    """Groups that share a part of their seeds, and other dev rows: all is shown, or a note says what is not."""
+    """Groups that share a part of their seeds, and other dev rows: the interval over rows has its own difference."""
     runs = [read_run(multitask(f"a-seed-{seed}", seed=seed, skill=0.9)) for seed in (1, 2)]
     for seed in (2, 3):
         run = read_run(multitask(f"b-seed-{seed}", seed=seed, skill=0.3, rows=40))
@@ -172,9 +176,22 @@ def test_every_difference_is_that_of_means(multitask: MakeRun) -> None:
     assert set(cells["step"]) | set(each.rows["step"]) == {f"20 of {runs[0].scores['last_step']}"}
     for row in table.rows.to_dict("records"):
         means = [float(cells[row["metric"]][group].split(" ± ")[0]) for group in ("a", "b")]
-        assert float(row["difference"].replace("−", "-")) == pytest.approx(means[1] - means[0], abs=1.1e-4)
+        assert number_of(row["difference"]) == pytest.approx(means[1] - means[0], abs=1.1e-4)
         assert row["pairing"] == "unpaired" and row["95%, over seeds"] != "–" != row["95%, over rows"]
-    assert len(table.rows) == 4 and any("39, 59 dev rows, of which 39 are in common" in note for note in table.notes)
+        of_common = row["difference"] if row["in common rows"] == "–" else row["in common rows"]
+        low, high = row["95%, over rows"].strip("[]").split(", ")
+        assert number_of(low) < number_of(of_common) < number_of(high)
+    assert table.rows["rows"].tolist() == ["39", "39", "39", "117"]
+    assert table.rows["in common rows"].iloc[-1] != "–"
+
+
+def test_undefined_score_has_no_mean() -> None:
+    """Without the seed whose score is undefined, a mean would be too high."""
+    columns = ["group", "seed", "metric", "value"]
+    rows = [("a", 1, "r", 0.1), ("a", 2, "r", 0.2), ("b", 1, "r", 0.3), ("b", 2, "r", np.nan)]
+    _, failed = compare.summary(pd.DataFrame(rows, columns=columns), "a").to_dict("records")
+    assert failed["seeds"] == 1
+    assert np.isnan([failed["mean"], failed["difference"], failed["low"]]).all()
 
 
 def test_command_compares_stages_it_can(
