@@ -9,7 +9,7 @@ from minbert.errors import UserError, format_count, format_list
 from minbert.files import require_file, write_atomic
 from tasks.definitions import READER_KINDS, can_be_classes, can_name_task, text_keys
 from tasks.readers.formats import cell, read_records
-from tasks.readers.kinds import find_columns, is_number
+from tasks.readers.kinds import KINDS, find_columns, is_number
 from tasks.readers.rows import SPLIT_NAMES, SPLITS, is_of_split
 
 _SCALES = ((0, 1), (1, 5), (0, 5), (0, 10), (0, 100))
@@ -40,8 +40,9 @@ def write_task(source: Path) -> Path:
         if "split" in names and is_of_split(record, names, "test"):
             continue
         for name, cells in columns.items():
-            # a JSON object may lack a key
-            cells.append(cell(source, line, record, name).strip() if name in record else "")
+            # a JSON object may lack a key, and a list is neither text nor label
+            is_cell = not isinstance(record.get(name, []), list | dict)
+            cells.append(cell(source, line, record, name).strip() if is_cell else "")
     name, files = _related_files(source)
     path = Path(f"{name}.toml")
     if path.exists():
@@ -88,6 +89,9 @@ def write_task(source: Path) -> Path:
         ordered = sorted(labels, key=float) if are_numbers else labels
         lines.append(f"labels = [{', '.join(map(_quoted, ordered))}]")
         lines.append('metric = "accuracy"  # or macro-f1')
+    others = [name for name in names if name and name not in {*texts, label, "split", "id"}]
+    if others:
+        lines.append(f"# not read: {format_list(others)}")
     write_atomic(path, "\n".join(lines) + "\n")
     return path
 
@@ -95,7 +99,8 @@ def write_task(source: Path) -> Path:
 def _related_files(source: Path) -> tuple[str, dict[str, Path]]:
     """The name of the task, and the files of its splits."""
     files = {"train": source}
-    stem, dot, ending = source.name.partition(".")
+    stem = Path(source.name.removesuffix(".gz")).stem
+    ending = source.name.removeprefix(stem)
     name = stem
     match = _TRAIN.search(stem)
     if match:
@@ -103,7 +108,7 @@ def _related_files(source: Path) -> tuple[str, dict[str, Path]]:
         after = stem[match.end() :]
         for split, words in SPLIT_NAMES.items():
             for word in words:
-                path = source.with_name(before + word + after + dot + ending)
+                path = source.with_name(before + word + after + ending)
                 if path.is_file():
                     files.setdefault(split, path)
         name = (before + after).strip("-_ ")
@@ -140,7 +145,7 @@ def _label_column(columns: dict[str, list[str]], texts: Sequence[str]) -> str:
         different = len(set(cells) - {""})
         if name not in texts and name != "split" and different > 1:
             others[name] = different
-    for kind in READER_KINDS.values():
+    for kind in KINDS:
         usual = find_columns(list(others), kind)
         if "label" in usual:
             return usual["label"]

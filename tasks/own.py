@@ -163,10 +163,8 @@ class OwnTask(PairTask):
         label_column = self.definition.label
         has_labels = label_column in names
         needed = [*self.definition.texts]
-        parse = self._label_or_nan
         if split in ("train", "dev"):
             needed.append(label_column)
-            parse = self.parse_label
         if split and self.definition.id:
             needed.append(self.definition.id)
         for column in needed:
@@ -181,12 +179,19 @@ class OwnTask(PairTask):
                 continue
             text = cell(path, line, record, label_column).strip() if has_labels else ""
             label = math.nan
+            note = ""
             if text:
-                label = read_label(path, line, label_column, text, parse)
+                try:
+                    label = read_label(path, line, label_column, text, self.parse_label)
+                except UserError:
+                    if split in ("train", "dev"):
+                        raise
+                    if not split:  # labels of test rows may be placeholders
+                        note = f"{label_column}: {short_repr(text)} is no label of the task; predicted, not scored"
             elif wanted == "train":
                 data.skip(line, f"{label_column}: empty")
                 continue
-            data.keep(line, texts, label, self._id(path, line, record, split))
+            data.keep(line, texts, label, self._id(path, line, record, split), note)
         if self.definition.draws_dev and wanted == "train":
             _keep_drawn(data, dev=split == "dev")
         return data
@@ -220,12 +225,6 @@ class OwnTask(PairTask):
         if is_parquet(path) or is_json(path) or readers.is_table(path):
             return names, records
         return [column], ((line, {column: text}) for line, text in plain_lines(path))
-
-    def _label_or_nan(self, text: str) -> float:
-        try:
-            return self.parse_label(text)
-        except UserError:
-            return math.nan
 
     def _id(self, path: Path, line: int, record: Record, split: str) -> str:
         """The id of a row; its line if the task has no column of ids, or in a file to predict, whose ids may repeat."""

@@ -209,6 +209,9 @@ def main(arguments: list[str] | None = None) -> None:
         if content.skipped:
             count = len(rows) + len(content.skipped)
             distributed.note(f"{name}: {len(content.skipped):,} of {count:,} rows without a sentence")
+        notes = [row.note for row in rows if row.note]
+        if notes:
+            distributed.note(f"{name}: {len(notes):,} of {len(rows):,} rows are not scored; {notes[0]}")
         examples = predictor.examples(task, [row.texts for row in rows])
         check_vocabulary(name, examples.cache, predictor.tokenizer, allow=options.allow_unknown)
         cut, count = examples.truncated(task.pairs)

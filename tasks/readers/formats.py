@@ -6,7 +6,6 @@ by gzip, in a file named *.gz.
 
 import csv
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -86,9 +85,7 @@ def _first_line(path: Path) -> str:
 
 def cell(path: Path, line: int, record: Record, name: str) -> str:
     """A record's value as text: "" for none, `1` for 1.0. Raises `UserError` for lists and objects."""
-    value = record.get(name, "")
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
+    value = record.get(name)
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():

@@ -196,9 +196,12 @@ def _json_lines(path: Path) -> Iterator[tuple[int, Record]]:
 
 
 def text_of(path: Path, line: int, record: Record, name: str) -> str:
-    """A row's cell as text: numbers become text, JSON's null is empty. Raises `UserError` for others, and for none."""
+    """A row's cell as text: numbers become text, JSON's null and NaN are empty.
+
+    Raises `UserError` for others, and for none.
+    """
     value = record.get(name)
-    if value is None and name in record:
+    if name in record and (value is None or value != value):
         return ""
     if isinstance(value, str):
         return value

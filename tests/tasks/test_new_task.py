@@ -32,6 +32,12 @@ FILES = [
         "n,left,right,points\n0,a cat and so on,the cat again,0.5\n1,a dog and so on,the tree again,0.25\n",
         ("similarity", "points"),
     ),
+    (
+        "annotated.jsonl",
+        '{"gold_label": "yes", "labels": ["yes"], "sentence1": "a cat", "sentence2": "the cat", "label1": "yes"}\n'
+        '{"gold_label": "no", "labels": ["no"], "sentence1": "a dog", "sentence2": "the tree", "label1": "maybe"}\n',
+        ("pair-classification", "gold_label"),
+    ),
 ]
 
 
@@ -45,11 +51,15 @@ def test_task_is_written_and_read(
     (task,) = registry.build(str(path), "cross")
     assert isinstance(task, OwnTask)
     assert (task.definition.kind, task.definition.label) == expected
+    assert ("# not read: 'labels', 'label1'" in path.read_text()) == (name == "annotated.jsonl")
     with pytest.raises(UserError, match="exists already"):
         new_task.write_task(Path(name))
 
 
-@pytest.mark.parametrize(("name", "task_name"), [("{}.csv", "mails"), ("{}set.csv", "mails"), ("a-{}.csv", "a")])
+NAMES = [("{}.csv", "mails"), ("{}set.csv", "mails"), ("a-{}.csv", "a"), ("snli_1.0_{}.csv", "snli_1-0")]
+
+
+@pytest.mark.parametrize(("name", "task_name"), NAMES)
 def test_dev_and_test_are_found(name: str, task_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mails").mkdir()

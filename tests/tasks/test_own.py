@@ -274,6 +274,14 @@ def test_test_rows_may_have_placeholders(make: Make, tmp_path: Path) -> None:
     assert np.isnan(unknown.label) and task.classes[int(happy.label)] == "happy"
 
 
+def test_unknown_label_of_an_input_is_noted(make: Make, tmp_path: Path) -> None:
+    write_table(tmp_path / "r.csv", ROWS)
+    write_table(tmp_path / "t.csv", [("a bird", "Happy"), ("a cat", "happy")])
+    unknown, happy = make(**REVIEWS).read_inputs(tmp_path / "t.csv").rows
+    assert np.isnan(unknown.label) and unknown.note == "mood: 'Happy' is no label of the task; predicted, not scored"
+    assert happy.label >= 0 and not happy.note
+
+
 def test_text_may_begin_with_a_bracket(make: Make, tmp_path: Path) -> None:
     write_table(tmp_path / "r.csv", ROWS)
     path = tmp_path / "lines.txt"

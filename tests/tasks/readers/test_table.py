@@ -67,6 +67,8 @@ def test_json_lines(write: Callable, refusal: Callable) -> None:
     )
     missing = "file.csv:2: label: missing; the line has 'text'"
     assert refusal(open_as, write(first + '{"text": "y"}\n'), "single") == missing
+    absent = open_as(write(first + '{"text": NaN, "label": 1}\n{"text": null, "label": 1}\n'), "single").skipped
+    assert [issue.reason for issue in absent] == ["text: empty", "text: empty"]
     for bad in (
         '{"text": 1\n',
         "[1]\n",
