@@ -15,9 +15,9 @@ from minbert.config import BertConfig
 from minbert.errors import UserError
 from minbert.ragged import Ragged, inverse
 
-# MKL chooses its kernel for tanh in the first call. If two threads make this call at once, one of them may compute its
-# part with the kernel of least accuracy, 5e-5 off (https://github.com/pytorch/pytorch/issues/188792). One element takes
-# one thread.
+# MKL finds out the processor in the first call of any of its vector functions (tanh, exp, log, erf). If two threads
+# make this call at once, one of them may compute its part with the kernel of least accuracy, for tanh 5e-5 off
+# (https://github.com/pytorch/pytorch/issues/188792). One element takes one thread.
 torch.tanh(torch.zeros(1, device="cpu"))
 
 

@@ -65,11 +65,13 @@ class Encoder:
     ) -> None:
         """`max_length` is in tokens, including [CLS] and [SEP]. The number of the model's positions is its default
         and its maximum. `pipeline` holds prompts and the layers over the pooled vector. Raises `UserError` if
-        `max_length` is below 3, and for an unknown pooler or precision.
+        `max_length` is below 3, for an unknown pooler or precision, and for a pooling layer that the weights lack.
         """
         self.model = model
         self.tokenizer = tokenizer
         self.pooler = one_of(pooler, pooling.NAMES, "pooler")
+        if self.pooler == "pooler" and model.pooler_dense is None:
+            raise UserError("these weights have no pooling layer: choose another pooler, such as mean")
         self.pipeline = pipeline or Pipeline()
         self._requested_precision = precision
         self.precision = choose(precision, model.device)
@@ -265,7 +267,8 @@ class Encoder:
         layers: nn.Module = self.pipeline.layers
         if normalize_embeddings is False and self.pipeline.normalizes:
             layers = self.pipeline.layers[:-1]
-        x = layers(x)[:, : truncate_dim or self.pipeline.truncate_dim]
+        with autocast("fp32", self.device):
+            x = layers(x)[:, : truncate_dim or self.pipeline.truncate_dim]
         if normalize_embeddings:
             x = F.normalize(x, dim=1)
         return x.cpu().numpy()
@@ -308,7 +311,8 @@ class Encoder:
     ) -> np.ndarray:
         """Pooled vectors of N lists of token ids that include the special tokens: float32 [N, D].
 
-        Dropout is off, whatever the model's mode, which stays as it is. The layers over the pooled vector are left out.
+        Dropout is off, whatever the model's mode, which stays as it is; in training mode, call it from one thread at a
+        time, as the mode is the model's. The layers over the pooled vector are left out.
         """
         result = np.empty((len(rows), self.model.config.hidden_size), dtype=np.float32)
         tokens = sum(len(row) for row in rows)

@@ -15,10 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from minbert.config import BertConfig
-from minbert.errors import UserError, one_of, short_repr
+from minbert.errors import UserError, short_repr
 from minbert.files import load_safetensors, read_json, read_json_object, read_optional_json
 from minbert.pooling import AVERAGES
-from minbert.pooling import NAMES as POOLERS
 
 RECORD = "minbert.json"  # in a folder that `weights.save` wrote: the pooler, and the SHA-256 of the weights
 _POOLING_MODES = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
@@ -46,7 +45,7 @@ class Dense(nn.Module):
         size_out = config["out_features"]
         self.linear = nn.Linear(size_in, size_out, bias=config.get("bias", True))
         activation = config.get("activation_function", "torch.nn.Tanh").rpartition(".")[2]
-        self.activation = getattr(nn, activation)()
+        self.activation_function = getattr(nn, activation)()  # of which a PReLU has a weight
         self.is_residual = config.get("use_residual", False)
         self.residual: nn.Module = nn.Identity()
         if self.is_residual and size_in != size_out:
@@ -54,7 +53,7 @@ class Dense(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, in_features] to [B, out_features]."""
-        y = self.activation(self.linear(x))
+        y = self.activation_function(self.linear(x))
         if self.is_residual:
             y = y + self.residual(x)
         return y
@@ -142,9 +141,9 @@ def read_pipeline(folder: Path) -> Pipeline:
     Raises `UserError` for a module or a setting with which vectors would differ from sentence-transformers'.
     """
     modules = list_modules(folder)
-    pooler = read_optional_json(folder / RECORD).get("pooler")
+    recorded = read_optional_json(folder / RECORD).get("pooler")
     if not modules:
-        return Pipeline(pooler, max_length=_tokenizer_length(folder))
+        return Pipeline(recorded, max_length=_tokenizer_length(folder))
     kinds = [module.kind for module in modules]
     if not _MODULES.fullmatch(" ".join(kinds)):
         raise UserError(
@@ -155,10 +154,13 @@ def read_pipeline(folder: Path) -> Pipeline:
     index = kinds.index("Pooling")
     pooling = read_json_object(modules[index].folder / "config.json")
     later = modules[index + 1 :]
-    if pooler is None:
-        pooler = _pooler(modules[1 : index + 1], transformer)
-    elif one_of(pooler, POOLERS, f"{folder / RECORD}: pooler") == "pooler":
+    # what sentence-transformers says counts: it may have changed the folder since the record was written
+    pooler = _pooler(modules[1 : index + 1], transformer)
+    if recorded == "pooler" and pooler == "cls" and kinds[2:3] == ["Dense"]:
         later = later[1:]  # its Dense module is the encoder's own pooling layer
+        pooler = recorded
+    elif recorded in AVERAGES and pooler in AVERAGES:
+        pooler = recorded  # in an encoder of one or two layers several names mean the same
     layers = [_layer(module) for module in later if module.kind != "Dropout"]
     settings = _read_settings(folder / "config_sentence_transformers.json")
     prompts = dict(_PROMPTS)

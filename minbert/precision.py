@@ -2,7 +2,7 @@
 
 import os
 import signal
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import cache
 
 import torch
@@ -81,10 +81,8 @@ def amx_crashes() -> bool:
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
-    """The autocast context of the encoder and the heads. Losses are computed outside of it, in fp32."""
-    if precision == "fp32":
-        return nullcontext()
-    return torch.autocast(device.type, dtype=DTYPES[precision])
+    """The autocast context of the encoder, off for fp32, even inside another one. Losses and heads are in fp32."""
+    return torch.autocast(device.type, dtype=DTYPES[precision], enabled=precision != "fp32")
 
 
 def loss_scaler(precision: str, device: torch.device) -> torch.amp.GradScaler:

@@ -94,7 +94,9 @@ class Tokenizer:
             for index, text in enumerate(texts):
                 if any("\ud800" <= character <= "\udfff" for character in text):
                     problem = "holds half of a surrogate pair, which is no character"
-                    raise UserError(f"text number {index}, counted from 0, {problem}: {ascii(text)[:80]}") from None
+                    raise UserError(
+                        f"text number {index}, counted from 0, {problem}: {ascii(str(text))[:80]}"
+                    ) from None
             raise
         return rows
 

@@ -17,6 +17,7 @@ from sentence_transformers.sentence_transformer import modules as models
 
 from minbert import BertModel, Encoder, Ragged, UserError, pooling
 from minbert.encoder import batches_by_length, vectors
+from minbert.modules import Dense
 from minbert.tokenizer import Tokenizer
 
 SENTENCES = [
@@ -122,6 +123,25 @@ def test_large_batches_are_filled_without_effect(tiny: Path) -> None:
     assert len(heights) > 1 and all(height % step == 0 for height in heights if height >= 1024)
     alone = encoder.encode_ids(rows, batch_size=1)
     np.testing.assert_allclose(encoder.encode_ids(rows), alone, atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [4, 2000])
+def test_autocast_around_it_changes_nothing(tiny: Path, count: int) -> None:
+    """In a training step of one's own; with few and with many tokens, whose layers are packed."""
+    encoder = Encoder.load(tiny, precision="fp32")
+    config = {"in_features": 32, "out_features": 8}
+    encoder.pipeline.layers.append(Dense(config))
+    texts = ["the cat sat on the mat"] * count
+    expected = encoder.encode(texts)
+    with torch.autocast("cpu", torch.bfloat16):
+        np.testing.assert_array_equal(encoder.encode(texts), expected)
+
+
+def test_missing_pooling_layer_is_refused(tiny: Path) -> None:
+    model = BertModel.from_pretrained(tiny)
+    model.pooler_dense = None
+    with pytest.raises(UserError, match="no pooling layer: choose another pooler"):
+        Encoder(model, Tokenizer.load(tiny), "pooler")
 
 
 def test_encoding_turns_dropout_off(tiny: Path) -> None:

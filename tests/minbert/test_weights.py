@@ -3,6 +3,7 @@
 python -m pytest --import-mode=importlib tests/minbert/test_weights.py
 """
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -115,6 +116,21 @@ def test_sentence_transformers_opens_saved_folder(saved: Callable[[str], Path], 
     assert mine.pooler == pooler
     np.testing.assert_allclose(mine.encode(TEXTS), theirs.encode(TEXTS), atol=1e-5)
     assert theirs.max_seq_length == 64
+
+
+def test_pooling_can_be_changed_in_saved_folder(saved: Callable[[str], Path]) -> None:
+    """By hand or by sentence-transformers, which knows nothing of our record."""
+    folder = saved("pooler")
+    theirs = SentenceTransformer(str(folder), device="cpu")
+    del theirs[2]  # the pooling layer
+    theirs.save(str(folder))
+    np.testing.assert_allclose(Encoder.load(folder, precision="fp32").encode(TEXTS), theirs.encode(TEXTS), atol=1e-5)
+    config = folder / "1_Pooling" / "config.json"
+    content = json.loads(config.read_text())
+    theirs = SentenceTransformer(modules=[theirs[0], models.Pooling(32, "mean")], device="cpu")
+    theirs.save(str(folder))
+    assert json.loads(config.read_text()) != content
+    np.testing.assert_allclose(Encoder.load(folder, precision="fp32").encode(TEXTS), theirs.encode(TEXTS), atol=1e-5)
 
 
 def test_transformers_opens_saved_folder(saved: Callable[[str], Path], tiny: Path) -> None:
