@@ -102,6 +102,10 @@ def train(run: OpenRun[MultitaskSettings]) -> None:
     folder = run.folder.path
     predictions = evaluate.predict(multitask, data, run.precision, evaluation.outputs_of_kept(state))
     scores = evaluate.score(multitask.tasks, predictions)
+    for name, split in predictions:
+        if multitask.tasks[name].definition is not None:
+            # the prediction file repeats the data file, which may have been edited during training
+            manifests.recorded_file(folder, name, split, None)
     record.save(folder, multitask.tasks, predictions, paths)
     state_dict = initial.model.state_dict()
     kept = modules.settings_kept_by_training(initial.folder)

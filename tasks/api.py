@@ -120,8 +120,7 @@ def _task_file(name: str, keys: Mapping[str, Any]) -> str:
             values[split] = str(expand_user(values[split]).absolute())
     lines = []
     for key, value in values.items():
-        # labels may be an array, a weight one of NumPy's numbers
-        text = json.dumps(value, ensure_ascii=False, default=lambda array: array.tolist())
+        text = json.dumps(value, ensure_ascii=False, default=_plain)
         lines.append(f"{key} = {text}\n")
     content = "".join(lines)
     folder = cache_folder() / "tasks" / key_hash([name, content, *frames.values()])[:16]
@@ -131,6 +130,11 @@ def _task_file(name: str, keys: Mapping[str, Any]) -> str:
             write_atomic(folder / values[split], rows)
         write_atomic(folder / f"{name}.toml", content)
     return str(folder / f"{name}.toml")
+
+
+def _plain(value: Any) -> Any:
+    """Labels may be an array, a weight one of NumPy's numbers; a text is refused where the file is read."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 def _encoder_folder(encoder: Encoder) -> Path:

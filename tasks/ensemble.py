@@ -157,10 +157,12 @@ def main(arguments: list[str] | None = None) -> None:
     check_alike(options.runs)
 
     # predict and average
-    members = []
+    members: list[Member] = []
     for run, name in zip(options.runs, names, strict=True):
         cli.say(f"predicting with {name}")
-        members.append(load(run, name, options.data))
+        member = load(run, name, options.data)
+        # tasks of a file may have another title or metric in another run; the first run's hold for all
+        members.append(replace(member, tasks=members[0].tasks) if members else member)
     ensemble = average(members)
     content = scores(ensemble)
     content["members"] = {}

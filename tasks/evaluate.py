@@ -63,7 +63,7 @@ class DevEvaluation:
     """The evaluation of a multitask model on its dev sets; it keeps the outputs of the latest one.
 
     The dev norm, the metric to maximise, is the mean over tasks of the accuracy or macro-F1, or of (r + 1) / 2 for a
-    similarity. An undefined r counts as -1 and is reported as None.
+    similarity. An undefined r counts as -1 and is reported as None; without any defined score the norm is None.
     """
 
     model: MultitaskModel
@@ -71,7 +71,7 @@ class DevEvaluation:
     precision: str
     latest_outputs: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
 
-    def __call__(self) -> tuple[float, dict[str, Any]]:
+    def __call__(self) -> tuple[float | None, dict[str, Any]]:
         """The dev norm, and the metrics to log: each task's score and `dev_norm`."""
         scores: dict[str, Any] = {}
         by_metric = []
@@ -81,7 +81,9 @@ class DevEvaluation:
             self.latest_outputs[name, "dev"] = head_outputs
             scores[name] = report(task, task.predict(head_outputs), examples.labels)["score"]
             by_metric.append((task.metric, scores[name]))
-        norm = metrics.dev_norm(by_metric)
+        norm = None
+        if any(score is not None for _, score in by_metric):
+            norm = metrics.dev_norm(by_metric)
         return norm, scores | {"dev_norm": norm}
 
     def outputs_of_kept(self, state: LoopState) -> HeadOutputs:
@@ -146,9 +148,9 @@ def save_scores(run: Path, scores: Mapping[str, Any], state: LoopState, rule: st
 def as_text(scores: Mapping[str, Any], state: LoopState, weights: str) -> str:
     """The scores of a run as terminal output; `weights` are those of `LoopState.kept_weights`."""
     best = ""
-    if state.kept_step != state.best_step:
+    if state.best is not None and state.kept_step != state.best_step:
         best = f"; the best was {state.best:.4f} at step {state.best_step:,}"
-    return f"{tables(scores)}\n\ndev norm {state.kept_score:.4f} ({weights}{best})"
+    return f"{tables(scores)}\n\ndev norm {metrics.format_score(state.kept_score)} ({weights}{best})"
 
 
 def tables(scores: Mapping[str, Any], rows: str = "dev rows") -> str:

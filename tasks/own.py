@@ -245,3 +245,7 @@ def _keep_drawn(data: DataFile, *, dev: bool) -> None:
     kept = [row for index, row in enumerate(data.rows) if (index in drawn) == dev]
     data.other_splits += len(data.rows) - len(kept)
     data.rows = kept
+    if dev:
+        # they are listed with the training rows
+        data.other_splits += len(data.skipped)
+        data.skipped = []

@@ -22,7 +22,7 @@ import numpy as np
 from minbert import token_cache
 from minbert.bert import BertModel
 from minbert.config import BertConfig
-from minbert.errors import UserError, format_count, one_of
+from minbert.errors import UserError, format_count
 from minbert.fast import accelerate
 from minbert.files import expand_user, require_file
 from minbert.precision import choose, default_device, supports_bf16
@@ -82,11 +82,7 @@ class Predictor:
 
     def task(self, name: str, flag: str = "task") -> Task:
         """The task with this name or short name; messages begin with `flag`."""
-        tasks = dict(self.model.tasks)
-        for task in self.model.tasks.values():
-            # a name takes precedence over another task's short name
-            tasks.setdefault(task.files.flag_prefix, task)
-        return tasks[one_of(name, tasks, flag)]
+        return self.model.tasks[registry.resolve_task(name, flag, self.model.tasks)]
 
     def outputs(self, task: Task, examples: Examples) -> np.ndarray:
         """The head's outputs: float32 [rows] or [rows, C]."""

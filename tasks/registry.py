@@ -24,13 +24,13 @@ for _name, _task in TASKS.items():
     assert _task.name == _name, f"{_task.__name__} has the name {_task.name!r}, not {_name!r}"
 
 
-def resolve_task(word: str, flag: str = "--task") -> str:
+def resolve_task(word: str, flag: str = "--task", tasks: Mapping[str, Task | type[Task]] = TASKS) -> str:
     """The task name for a task's short name (`para`, in the course's flags) or name, as given to `flag`.
 
     Raises `UserError` if it is unknown.
     """
-    names = {name: name for name in TASKS}
-    for name, task in TASKS.items():
+    names = {name: name for name in tasks}
+    for name, task in tasks.items():
         # a name takes precedence over another task's short name
         names.setdefault(task.files.flag_prefix, name)
     return names[one_of(word, names, flag)]

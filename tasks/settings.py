@@ -225,8 +225,13 @@ def resolve_defaults(parsed: Parsed[MultitaskSettings]) -> Parsed[MultitaskSetti
             changes["encoder"] = CBCL_RUN
     if from_run or changes.get("encoder", parsed.settings.encoder.encoder):
         changes["weights"] = ""  # they are not what training starts from
-    if parsed.settings.model.freezes_encoder and "lr" not in chosen:
-        changes["lr"] = _LAST_LAYERS_LR
+    if parsed.settings.model.freezes_encoder:
+        # the heads alone are trained, at their own rate if they have one
+        head_lr = parsed.settings.training.head_lr
+        if head_lr:
+            changes["lr"] = head_lr
+        elif "lr" not in chosen:
+            changes["lr"] = _LAST_LAYERS_LR
     settings = parsed.settings.changed(**changes)
     if settings.encoder.sentence_encoder and settings.model.pairs != "joint":
         raise UserError("--sentence-encoder belongs to --pairs joint: no other form of pairs reads its vectors")

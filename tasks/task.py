@@ -47,8 +47,10 @@ class Head(nn.Module):
         )
 
     def forward(self, features: Tensor) -> Tensor:
-        """[B, width] to [B, C], or to [B] if there is one output."""
-        out: Tensor = self.layers(features)
+        """[B, width] to [B, C], or to [B] if there is one output, in fp32."""
+        # bf16 logits have 8 bits, so that the two highest of a row are often equal
+        with torch.autocast(features.device.type, enabled=False):
+            out: Tensor = self.layers(features.float())
         if self.outputs == 1:
             return out.squeeze(-1)
         return out

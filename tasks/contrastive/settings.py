@@ -41,8 +41,8 @@ class TrainingSettings(settings.TrainingSettings):
     correct_bias: bool = flag(True, "Adam's bias correction; without it the first updates are larger (ConSERT's code)")
     chunk: int = flag(
         0,
-        "encode a batch in chunks of N sentences, in two passes: the same gradient with less memory (the extra pass of "
-        "an adversarial view, if any, is not divided)",
+        "encode a batch in chunks of N sentences, in two passes: the same gradient with less memory, but for other "
+        "dropout masks (the extra pass of an adversarial view, if any, is not divided)",
     )
 
     def __post_init__(self) -> None:

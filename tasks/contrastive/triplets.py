@@ -189,8 +189,8 @@ def from_pairs(
 
     Premises come in the order of their first appearance in any row, their rows in file order. `names` of the sources
     go into ids and reasons. `per_premise`: `first`, its first entailment with its first contradiction; `zip`, its i-th
-    with its i-th; `cross`, all with all (the papers say only that triplets are merged on the premise: CBCL, section
-    5.1; SelfCCL, section 4.2).
+    with its i-th; `cross`, all with all. CBCL (section 5.1) says only that pairs are merged on the premise; the five
+    triplets of a premise in SelfCCL's Table 2 repeat no text, as with `zip`.
     """
     numbered = number_texts(sources, ["premise", "hypothesis"], names)
     pairs = numbered.table.assign(order=pd.factorize(numbered.table["premise"])[0], row=range(len(numbered.table)))

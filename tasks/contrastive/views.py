@@ -186,7 +186,7 @@ class Dropout(View):
 
 
 class Adversarial(View):
-    """The embedding plus a `perturbation`; `rate` is its size.
+    """The embedding plus a `perturbation` (the paper's Fast Gradient Value); `rate` is its size.
 
     ConSERT's text names no size: the default is --noise_norm of the released main.py.
     """

@@ -40,7 +40,7 @@ _SETTINGS = (
 )  # shown if not empty
 _MINILM = (
     "The first weights, all-MiniLM-L6-v2, were trained on Quora duplicates and on the captions of Flickr30k and COCO, "
-    "among others: scores on Quora are not clean, nor are those on STS, some of whose pairs are such captions."
+    "among others, so scores on such texts (Quora, a part of STS) are not clean."
 )
 _MAX_LINES = 200  # counts, skipped and noted rows that the page lists
 _WORST = 25  # listed errors of a task

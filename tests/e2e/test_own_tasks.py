@@ -84,9 +84,15 @@ def test_run_scores_predicts_and_shows(
     with pytest.raises(UserError, match="no column 'question1'"):
         predict.main([str(folder), "--task", "questions", str(own / "reviews.csv")])
 
-    # an ensemble of runs with such tasks
+    # an ensemble of runs with such tasks, all scored by the metrics of the first
     shutil.copytree(folder, tmp_path / "second")
+    manifest = run.manifest()
+    manifest["own_tasks"]["reviews"]["metric"] = "macro-F1"
+    (tmp_path / "second" / "manifest.json").write_text(json.dumps(manifest))
     ensemble.main([str(folder), str(tmp_path / "second"), "--out", str(tmp_path / "both")])
+    members = json.loads((tmp_path / "both" / "scores.json").read_text())["members"].values()
+    first, second = (member["tasks"]["reviews"]["score"] for member in members)
+    assert first == second
     both = csv_rows((tmp_path / "both" / "predictions" / "reviews-dev-output.csv").read_text())
     assert [row["prediction"] for row in both] == [row["prediction"] for row in dev]
 

@@ -14,6 +14,7 @@ import minbert
 import tasks
 from minbert.modules import Normalize
 from minbert.train import cli
+from tasks import evaluate
 from tests.e2e.conftest import ROOT
 
 SMALL = {"epochs": 1, "max_steps": 3, "max_length": 24, "batch_size": 8, "precision": "fp32"}
@@ -77,5 +78,25 @@ def test_frames_equal_files(tiny: Path, tmp_path: Path) -> None:
         tasks.train("sst", weights="minilm")
     with pytest.raises(minbert.UserError, match="'a/b' names another task, or has spaces or signs"):
         tasks.train({"a/b": {**keys, "train": file}})
+    with pytest.raises(minbert.UserError, match=r"labels: .* is not a list of two or more"):
+        classes = {"kind": "pair-classification", "label": "score", "labels": {"0", "1"}}
+        tasks.train({"questions": {**classes, "train": file}}, tiny, run_dir=tmp_path / "new", **SMALL)
     with pytest.raises(minbert.UserError, match="kind: missing"):
         tasks.train({"questions": {"train": pd.read_csv(file)}}, tiny, run_dir=tmp_path / "new")
+
+
+def test_edited_file_gets_no_predictions(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prediction file repeats the data file: predictions would be on the wrong rows."""
+    file = tmp_path / "questions.csv"
+    file.write_text((ROOT / "data" / "sample" / "own" / "questions.csv").read_text())
+    predict = evaluate.predict
+
+    def edit_and_predict(*arguments: Any) -> Any:
+        file.write_text(file.read_text() + "\n")
+        return predict(*arguments)
+
+    monkeypatch.setattr(evaluate, "predict", edit_and_predict)
+    task = {"kind": "similarity", "label": "score", "scale": [0, 1], "train": file}
+    with pytest.raises(minbert.UserError, match=r"questions\.csv: not the file that .* was made with"):
+        tasks.train({"questions": task}, tiny, run_dir=tmp_path / "run", **SMALL)
+    assert not (tmp_path / "run" / "predictions").exists()

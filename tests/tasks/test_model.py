@@ -27,6 +27,7 @@ from minbert.weights import their_name
 from tasks import TASKS, evaluate
 from tasks.model import MultitaskModel, MultitaskTrainStep, parameter_groups, take_heads
 from tasks.settings import MultitaskSettings, TrainingSettings
+from tasks.task import Head
 from tests.tasks.test_predict import finished_run
 
 ROOT = Path(__file__).parent.parent.parent
@@ -295,6 +296,23 @@ def test_kept_outputs_are_the_latest_evaluation(make: Callable, examples: dict) 
     kept = evaluation.outputs_of_kept(LoopState(step=9, kept_step=9))
     assert kept.keys() == again.keys() and all(np.array_equal(kept[key], again[key]) for key in again)
     assert not evaluation.outputs_of_kept(LoopState(step=9, kept_step=4)), "the latest outputs are of other weights"
+
+
+def test_head_is_in_fp32() -> None:
+    """In bf16 the two highest logits of a row are often equal."""
+    head = Head(16, 5, 0.0, dropout_layers=1).eval()
+    features = torch.randn(4, 16)
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = head(features)
+    torch.testing.assert_close(logits, head(features), rtol=0, atol=0)
+
+
+def test_undefined_scores_have_no_norm(make: Callable, examples: dict) -> None:
+    """So that no evaluation is the best; one defined score is enough for a norm."""
+    examples["sts"].labels[:] = np.nan
+    assert evaluate.DevEvaluation(make(), examples, "fp32")()[0] is not None
+    norm, logged = evaluate.DevEvaluation(make(), {"sts": examples["sts"]}, "fp32")()
+    assert norm is None and logged == {"sts": None, "dev_norm": None}
 
 
 def test_scores_up_to_one_are_refused(tiny: Path, tmp_path: Path) -> None:

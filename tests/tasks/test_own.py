@@ -128,6 +128,15 @@ def test_tenth_is_dev_by_label(make: Make, tmp_path: Path) -> None:
     assert len(dev.rows) + len(train.rows) == 200 == len(train.rows) + train.other_splits
 
 
+def test_skipped_rows_are_listed_once(make: Make, tmp_path: Path) -> None:
+    """With the training rows, where dev rows are drawn from the same file."""
+    write_table(tmp_path / "r.csv", [*((f"text {number}", "ab"[number % 2]) for number in range(20)), ("none", "")])
+    task = make(**REVIEWS)
+    train, dev = (task.read(tmp_path / "r.csv", split) for split in ("train", "dev"))
+    assert [issue.line for issue in train.skipped] == [22] and not dev.skipped
+    assert len(train.rows) + train.other_splits + 1 == 21 == len(dev.rows) + dev.other_splits
+
+
 def test_column_split_is_honoured(make: Make, tmp_path: Path, tiny: Path) -> None:
     rows = [(*row, split) for row, split in zip(ROWS, ["train", "test", "Train", "validation"], strict=True)]
     rows += [("", "happy", "train"), ("no label", "", "train"), ("no label", "", "test")]

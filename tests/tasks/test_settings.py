@@ -42,6 +42,8 @@ def test_course_flags_work() -> None:
 def test_heads_alone_have_higher_rate() -> None:
     for words, rate in (([], 1e-5), (["--option", "pretrain"], 1e-3), (["--option", "pretrain", "--lr", "1"], 1.0)):
         assert multitask(*words).settings.training.lr == rate
+    own_rate = multitask("--option", "pretrain", "--lr", "1", "--head-lr", "2").settings.training
+    assert own_rate.lr == 2, "the rate that is printed and recorded is the one that trains"
 
 
 @pytest.fixture
