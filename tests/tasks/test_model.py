@@ -304,7 +304,7 @@ def test_head_is_in_fp32() -> None:
     features = torch.randn(4, 16)
     with torch.autocast("cpu", torch.bfloat16):
         logits = head(features)
-    torch.testing.assert_close(logits, head(features), rtol=0, atol=0)
+    torch.testing.assert_close(logits, head.layers(features), rtol=0, atol=0)
 
 
 def test_undefined_scores_have_no_norm(make: Callable, examples: dict) -> None:
