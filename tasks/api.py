@@ -133,7 +133,7 @@ def _task_file(name: str, keys: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Labels may be an array, a weight one of NumPy's numbers; a text is refused where the file is read."""
+    """An array as a list, one of NumPy's numbers as Python's; any other value as its text."""
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 

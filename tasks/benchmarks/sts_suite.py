@@ -42,7 +42,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = common.parser("sts_suite", "Cosines of sentence pairs against human scores.")
     names = f"{sets.NAMES_HELP} (default: en, or none with --pairs)"
     parser.add_argument("--sets", default="", metavar="NAMES", help=names)
-    pairs = "your own pairs: a table with two texts and a score from 0 to 5, as of --sts-dev, but of every split"
+    pairs = "your own pairs: a table with two texts and a score from 0 to 5, whatever their split"
     parser.add_argument("--pairs", default="", metavar="FILE", help=pairs)
     options = common.parse(parser, arguments)
     if not options.sets and not options.pairs:

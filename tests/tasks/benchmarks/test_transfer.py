@@ -33,7 +33,7 @@ def model(c: float) -> LogisticRegression:
     return LogisticRegression(C=c, max_iter=5000, tol=1e-8)
 
 
-def test_features_and_grid_of_fixed_test_sets() -> None:
+def test_fixed_test_sets() -> None:
     """SentEval's grid for TREC and MRPC; a pair's features are |u - v| and u * v."""
     assert transfer.FIXED_TEST_GRID == [0.5, 1, 2, 4, 8, 16, 32]
     features = transfer.pair_features(np.array([[1.0, -2.0]]), np.array([[3.0, 4.0]]))
