@@ -9,6 +9,7 @@ threads. Theirs has its default batch size, and the fastest of some others. The 
 sentence's vector and minbert's in fp32.
 """
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,6 +32,7 @@ Encode = Callable[..., np.ndarray]
 
 def our_encode(folder: Path, length: int, precision: str, device: torch.device, fast: bool) -> Encode:
     """minbert's `encode` in a number format."""
+    warnings.filterwarnings("ignore", message=".*are truncated")
     model = BertModel.from_pretrained(folder)
     if fast:
         accelerate(model)
