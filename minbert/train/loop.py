@@ -42,7 +42,7 @@ class StepContext:
     scaler: torch.amp.GradScaler = field(default_factory=lambda: loss_scaler("fp32", torch.device("cpu")))
 
     def autocast(self) -> AbstractContextManager[object]:
-        """The autocast context of the encoder and the heads."""
+        """The autocast context of the encoder."""
         return autocast(self.precision, self.device)
 
     def scaled(self, loss: Tensor) -> Tensor:
