@@ -91,8 +91,7 @@ class Arm:
         parsed: Parsed[Any] = parse(kind, PRESETS, self.words(), program=program, description="", default="")
         if self.command == STAGE_TWO:
             parsed = resolve_defaults(parsed)
-        settings: Settings = parsed.settings
-        return settings
+        return parsed.settings
 
     def check(self, label: str) -> None:
         """Raises `UserError`, beginning with `label`, for settings that a study may not set or the command refuses."""

@@ -52,8 +52,7 @@ class Program:
     def __call__(self, *inputs: Any) -> tuple[float, Any]:
         """The seconds that the function took, and what it returned."""
         self._pipe.send(inputs)
-        answer: tuple[float, Any] = self._pipe.recv()
-        return answer
+        return self._pipe.recv()
 
 
 def _serve(pipe: Connection, build: Build, arguments: Sequence[Any], as_command: bool) -> None:

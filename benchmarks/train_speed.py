@@ -202,8 +202,7 @@ def their_vectors(model: transformers.BertModel) -> Callable[[Sequence[Pair]], T
         mask = pad_sequence([torch.ones(len(ids), dtype=torch.int64) for ids, _, _ in pairs], batch_first=True)
         inputs = {"input_ids": ids, "token_type_ids": types, "attention_mask": mask}
         output = model(**{name: to_device(x, model.device) for name, x in inputs.items()})
-        pooled: Tensor = output.pooler_output
-        return pooled
+        return output.pooler_output
 
     return vectors
 

@@ -153,5 +153,4 @@ def _head_order(ragged: Ragged, heads: int) -> tuple[Tensor, Tensor]:
             by_head.append(part.unflatten(0, (n, -1)).transpose(1, 2).flatten())
         order = torch.cat(by_head)
         ragged.memo[key] = (order, inverse(order))
-    order, back = ragged.memo[key]
-    return order, back
+    return ragged.memo[key]

@@ -46,8 +46,7 @@ class Run:
         return [{key: value for key, value in json.loads(line).items() if key not in times} for line in lines]
 
     def manifest(self) -> dict[str, Any]:
-        content: dict[str, Any] = json.loads((self.folder / "manifest.json").read_text())
-        return content
+        return json.loads((self.folder / "manifest.json").read_text())
 
     def bits(self) -> dict[str, str]:
         """The hash of every file of the run folder but those with times in them."""
