@@ -76,10 +76,11 @@ class BertModel(nn.Module):
         """
         with weights.shapes_only():
             model = cls(config)
+        tensors = weights.read(folder)
         # many checkpoints have none, as masked language models need none
-        if not weights.has_pooling_layer(folder):
+        if not any("pooler" in name for name in tensors):
             model.pooler_dense = None
-        state = weights.read(folder, model)
+        state = weights.to_state_dict(tensors, model, folder / "model.safetensors")
         model.to_empty(device="cpu").load_state_dict(state)
         return model
 

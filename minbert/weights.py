@@ -9,8 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import safetensors
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
@@ -142,13 +140,13 @@ def _problem_with(tensor: Any, shape: torch.Size) -> str:
     return ""
 
 
-def read(folder: Path, model: nn.Module) -> dict[str, Tensor]:
-    """The state dict for `model` from a folder's `model.safetensors`, in fp32.
+def read(folder: Path) -> dict[str, Tensor]:
+    """The tensors of a folder's `model.safetensors`, by the names there.
 
-    Raises `UserError` if the file cannot be read, does not fit, or is not the one that `save` wrote.
+    Raises `UserError` if the file cannot be read, or is not the one that `save` wrote.
     """
     path = folder / "model.safetensors"
-    state = to_state_dict(load_safetensors(path), model, path)
+    tensors = load_safetensors(path)
     # other programs' folders have no record
     recorded = read_optional_json(folder / modules.RECORD).get("sha256")
     if recorded is not None and recorded != sha256(folder):
@@ -156,16 +154,7 @@ def read(folder: Path, model: nn.Module) -> dict[str, Tensor]:
             f"{path}: damaged or replaced: its SHA-256 is not the one in {modules.RECORD}; delete {modules.RECORD} if "
             "another program has saved these weights"
         )
-    return state
-
-
-def has_pooling_layer(folder: Path) -> bool:
-    """Whether a folder's `model.safetensors` holds BERT's pooling layer; yes if the file cannot be read."""
-    try:
-        with safetensors.safe_open(folder / "model.safetensors", framework="pt") as file:
-            return any("pooler" in name for name in file.keys())  # noqa: SIM118
-    except (OSError, safetensors.SafetensorError):
-        return True  # `read` says why
+    return tensors
 
 
 def save(
