@@ -13,7 +13,6 @@ laid out, to compare times: in fp32, batches of any lengths, attention that is n
 
 import argparse
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from torch import Tensor, nn
 from transformers import AutoTokenizer, BertModel, PreTrainedTokenizerBase, get_linear_schedule_with_warmup
 from transformers.utils import logging
 
+from benchmarks.timing import DATA
 from minbert import weights
 from minbert.precision import autocast, choose
 from minbert.token_cache import Row
@@ -34,7 +34,6 @@ from tasks.registry import TASKS
 
 T = TypeVar("T")
 CPU = torch.device("cpu")
-SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample"
 OUTPUTS = {"sst": 5, "quora": 1, "sts": 1}
 
 
@@ -172,8 +171,7 @@ def main() -> None:
     """Fine-tune once a seed, and print the mean and the standard deviation over the seeds."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--task", choices=list(OUTPUTS), required=True, help="which task")
-    data = Path(os.environ.get("DATA_DIR") or SAMPLE)
-    parser.add_argument("--data", type=Path, default=data, help="(default: $DATA_DIR, else data/sample)")
+    parser.add_argument("--data", type=Path, default=DATA, help="(default: $DATA_DIR, else data/sample)")
     parser.add_argument("--epochs", type=int, default=3, help="(default: %(default)s)")
     parser.add_argument("--lr", type=float, default=5e-5, help="(default: %(default)s)")
     parser.add_argument("--batch-size", type=int, default=32, help="(default: %(default)s)")

@@ -23,7 +23,8 @@ from minbert.train import cli
 from tasks.tables import Table
 
 B = TypeVar("B")
-SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample"
+DATA = Path(os.environ.get("DATA_DIR") or Path(__file__).resolve().parent.parent / "data" / "sample")
+"""The default of `--data`."""
 OPENMP_DEFAULT = "300000"
 """The value of `$GOMP_SPINCOUNT` where it is not set; the package `tasks` sets it."""
 
@@ -115,8 +116,7 @@ def shuffled(rows: int, size: int, count: int) -> list[list[int]]:
 def flags(doc: str | None) -> argparse.ArgumentParser:
     """The flags of the benchmarks of speed."""
     parser = cli.Parser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    data = Path(os.environ.get("DATA_DIR") or SAMPLE)
-    parser.add_argument("--data", type=Path, default=data, metavar="DIR", help="(default: $DATA_DIR, else data/sample)")
+    parser.add_argument("--data", type=Path, default=DATA, metavar="DIR", help="(default: $DATA_DIR, else data/sample)")
     parser.add_argument("--weights", default="minilm", help="minilm, or a folder (default: %(default)s)")
     parser.add_argument("--device", type=torch.device, default=torch.device("cpu"), help="cpu or cuda (default: cpu)")
     parser.add_argument("--batches", type=int, default=20, help="timed batches (default: %(default)s)")
