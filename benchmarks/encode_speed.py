@@ -11,6 +11,7 @@ sentence's vector and minbert's in fp32.
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -41,19 +42,14 @@ def our_encode(folder: Path, length: int, precision: str, device: torch.device, 
 
 
 def their_encode(folder: Path, length: int, precision: str, device: torch.device) -> Encode:
-    """sentence-transformers' `encode` with weights in a number format, of texts and a batch size."""
+    """sentence-transformers' `encode` with weights in a number format, of a batch size and texts."""
     model = SentenceTransformer(str(folder), device=str(device)).to(DTYPES[precision])
     model.max_seq_length = length
 
-    def encode(texts: list[str], size: int) -> np.ndarray:
+    def encode(size: int, texts: list[str]) -> np.ndarray:
         return model.encode(texts, batch_size=size, show_progress_bar=False)
 
     return encode
-
-
-def with_size(program: Program, size: int) -> Callable[[list[str]], tuple[float, np.ndarray]]:
-    """`their_encode` with a batch size."""
-    return lambda texts: program(texts, size)
 
 
 def least_cosine(vectors: np.ndarray, exact: np.ndarray) -> float:
@@ -81,7 +77,7 @@ def main() -> None:
         encoders[f"minbert {precision}"] = Program(our_encode, *settings, True, as_command=False)
         encoders[f"minbert plain {precision}"] = Program(our_encode, *settings, False, as_command=False)
         theirs = Program(their_encode, *settings, as_command=False)
-        by_size = {str(size): with_size(theirs, size) for size in SIZES}
+        by_size = {str(size): partial(theirs, size) for size in SIZES}
         # four runs of one call, of which the first only warms up
         trials = measure(by_size, calls[:1] * 4, 1)
         fastest = min(trials, key=lambda size: float(np.median(trials[size])))
