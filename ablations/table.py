@@ -289,8 +289,10 @@ def provenance(runs: Sequence[ArmRun]) -> dict[str, Any]:
             continue
         manifest = run.manifest
         for name, value in manifest["settings"].items():
-            if name.startswith("data ") and value not in hashes.setdefault(name.removeprefix("data "), []):
-                hashes[name.removeprefix("data ")].append(value)
+            if name.startswith("data "):
+                of_role = hashes.setdefault(name.removeprefix("data "), [])
+                if value not in of_role:
+                    of_role.append(value)
         of_tasks = manifest["training_rows"]
         counts = ", ".join(f"{name} {count:,}" for name, count in of_tasks.items())
         if list(of_tasks) == ["nli"]:
@@ -433,8 +435,7 @@ def draw(study: Study, rows: pd.DataFrame) -> bytes | None:
     arms = rows[(rows["metric"] == score.name) & rows["difference"].notna()].reset_index(drop=True)
     if arms.empty:
         return None
-    ends = ["difference", "low", "high", "row_low", "row_high"]
-    arms[ends] *= score.times
+    arms[["difference", "low", "high", "row_low", "row_high"]] *= score.times
     with charts.page_svg(340, 126 + 26 * len(arms)) as (axes, svg):
         for y, row in arms.iterrows():
             if not math.isnan(row["row_low"]):
