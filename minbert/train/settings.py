@@ -241,9 +241,11 @@ def read_presets(path: Path, command: str) -> dict[str, dict[str, Preset]]:
     tables: dict[str, dict[str, Any]] = {}
     presets: dict[str, dict[str, Preset]] = {}
     for name, table in read_toml(path).items():
-        base = tables.get(table.pop("base", ""), {"command": command})
+        inherited = {"command": command}
+        if "base" in table:
+            inherited = tables[table.pop("base")]
         about = table.pop("about")
-        tables[name] = {**base, **table}
+        tables[name] = {**inherited, **table}
         values = dict(tables[name])
         presets.setdefault(values.pop("command"), {})[name] = Preset(about, values)
     return presets
