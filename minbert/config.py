@@ -31,8 +31,6 @@ class BertConfig:
     def read(cls, folder: Path) -> "BertConfig":
         """Read a folder's `config.json`. Raises `UserError` if it is missing, invalid, or of another architecture."""
         path = folder / "config.json"
-        if not path.is_file():
-            raise UserError(f"{folder}: no config.json, so this is not a folder of BERT weights")
         return cls.of(read_json_object(path), str(path))
 
     @classmethod
