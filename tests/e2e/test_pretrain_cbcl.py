@@ -138,17 +138,13 @@ def test_unique_batches_exchange_rows(script: Script, tmp_path: Path) -> None:
 
 
 def test_stage_two_starts_from_stage_one(script: Script, tiny: Path, tmp_path: Path) -> None:
+    """`tests/tasks/test_settings.py` has the flags that name another start."""
     stage_one = tmp_path / "runs/cbcl/encoder"
     shutil.copytree(tiny, stage_one)
-    with_weights = script(MULTITASK, *SHORT, run_dir="weights")
-    assert with_weights.code == 0, with_weights.err
-    assert with_weights.out.splitlines()[0].startswith(f"starting from {tiny} (--weights); ")
     plain = script(MULTITASK, *SHORT, run_dir="plain", weights=False)
     assert plain.code == 0, plain.err
     assert plain.out.splitlines()[0].startswith("starting from runs/cbcl (--encoder); ")
     assert plain.manifest()["weights"]["sha256"] == sha256_of(stage_one / "model.safetensors")
-    empty = script(MULTITASK, *SHORT, "--encoder", "", run_dir="empty", weights=False)
-    assert empty.code == 2 and "--weights bert-base-uncased" in empty.errors[0], empty.err
     shutil.rmtree(stage_one)
     (stage_one.parent / "manifest.json").write_text("{}")
     unfinished = script(MULTITASK, *SHORT, run_dir="unfinished", weights=False)
