@@ -65,6 +65,16 @@ def test_folder_is_opened_once_until_changed(tiny: Path, tiny_copy: Callable[...
     assert weights.resolve(str(folder)) == saved
     assert (saved / "model.safetensors").stat().st_mtime_ns == written
     assert sorted(folder.iterdir()) == before, "nothing is written into somebody's folder"
+    # whatever others write beside the weights
+    for name in (".git/index", "eval/scores.csv"):
+        (folder / name).parent.mkdir()
+        (folder / name).touch()
+        assert weights.resolve(str(folder)) == saved
+    # a cleaner has deleted the copy's files
+    for path in saved.rglob("*"):
+        if path.is_file():
+            path.unlink()
+    assert weights.resolve(str(folder)) == saved and same(saved, tiny)
     config = json.loads((folder / "tokenizer_config.json").read_text())
     (folder / "tokenizer_config.json").write_text(json.dumps(config | {"model_max_length": 20}))
     assert Encoder.load(folder).max_length == 20

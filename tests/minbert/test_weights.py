@@ -141,22 +141,6 @@ def test_transformers_opens_saved_folder(saved: Callable[[str], Path], tiny: Pat
     assert type(theirs) is Theirs and all(torch.equal(x, expected[name]) for name, x in theirs.state_dict().items())
 
 
-def test_foreign_folder_is_copied_once(tiny_copy: Copy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is written beside its weights; and again if a cleaner has deleted the copy's files."""
-    monkeypatch.setenv("MINBERT_CACHE", str(tmp_path / "cache"))
-    folder = tiny_copy(modules.RECORD)
-    copy = weights.resolve(str(folder))
-    for name in (".git/index", "eval/scores.csv"):
-        (folder / name).parent.mkdir()
-        (folder / name).touch()
-        assert weights.resolve(str(folder)) == copy
-    for path in copy.rglob("*"):
-        if path.is_file():
-            path.unlink()
-    assert weights.resolve(str(folder)) == copy
-    assert copy != folder and Encoder.load(folder).encode("a cat").shape == (32,)
-
-
 def test_training_leaves_layers_and_prompts_out(
     saved: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
