@@ -65,11 +65,11 @@ def open_with_transformers(source: str, label: str) -> Opened:
     except UserError as error:
         raise UserError(f"{label}: {error}") from error
     except Exception as error:  # transformers raises many types
-        if local:
+        if hub_error is None:
             raise UserError(f"{label}: transformers cannot open it: {reason(error)}") from error
         raise UserError(
-            f"{label}: could not be downloaded from the Hub ({reason(hub_error or error)}), and no folder has this "
-            f"name; for weights without the Hub: `{INSTALL_MINILM}`, then `{label.removesuffix(source)}minilm`"
+            f"{label}: could not be downloaded from the Hub ({reason(hub_error)}), and no folder has this name; "
+            f"for weights without the Hub: `{INSTALL_MINILM}`, then `{label.removesuffix(source)}minilm`"
         ) from error
     finally:
         transformers.logging.set_verbosity(verbosity)
