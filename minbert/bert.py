@@ -64,7 +64,7 @@ class BertModel(nn.Module):
         `minbert.fast.accelerate(model)` makes it faster. Raises `UserError` if the weights are missing or do not fit
         the config.
         """
-        folder = weights.resolve(str(name_or_dir))
+        folder = weights.resolve(str(name_or_dir), vocabulary=False)
         return cls.with_weights(folder, BertConfig.read(folder)).eval()
 
     @classmethod

@@ -27,7 +27,7 @@ class Opened:
 
     tensors: dict[str, torch.Tensor]  # by transformers' names; those of the pooling layer may be missing
     config: BertConfig
-    tokenizer: Tokenizer
+    tokenizer: Tokenizer | None  # None if there is no vocabulary
     pipeline: modules.Pipeline
 
 
@@ -61,7 +61,8 @@ def open_with_transformers(source: str, label: str) -> Opened:
             raise UserError("an adapter over other weights is not supported; merge it into them first")
         config, tensors = _read_model(source, options)
         tokenizer, max_length = _read_tokenizer(source, options, lowercase=pipeline.lowercase)
-        tokenizer.check_fits(config.vocab_size, "its tokenizer")
+        if tokenizer is not None:
+            tokenizer.check_fits(config.vocab_size, "its tokenizer")
     except UserError as error:
         raise UserError(f"{label}: {error}") from error
     except Exception as error:  # transformers raises many types
@@ -111,15 +112,15 @@ def _read_model(source: str, options: dict[str, Any]) -> tuple[BertConfig, dict[
     return config, tensors
 
 
-def _read_tokenizer(source: str, options: dict[str, Any], *, lowercase: bool) -> tuple[Tokenizer, int]:
+def _read_tokenizer(source: str, options: dict[str, Any], *, lowercase: bool) -> tuple[Tokenizer | None, int]:
     """The tokenizer, and the longest input that its settings name; `lowercase` lowercases texts before it."""
     # the configs of BERT's first versions do not name the type of the model
     theirs = transformers.AutoTokenizer.from_pretrained(source, config=transformers.BertConfig(), **options)
     name = type(theirs).__name__
-    without_vocabulary = len(theirs) <= len(theirs.all_special_tokens)  # then transformers makes an empty one
+    if len(theirs) <= len(theirs.all_special_tokens):  # transformers makes an empty one
+        return None, theirs.model_max_length
     problems = [
         (not theirs.is_fast, "is written in Python; only those of the tokenizers library are supported"),
-        (without_vocabulary, "has no vocabulary: neither tokenizer.json nor vocab.txt"),
         (theirs.truncation_side != "right", "truncates on the left, which is not supported"),
     ]
     for has_problem, problem in problems:

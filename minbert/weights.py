@@ -161,7 +161,7 @@ def save(
     folder: Path,
     tensors: Mapping[str, Tensor],
     config: BertConfig,
-    tokenizer: Tokenizer,
+    tokenizer: Tokenizer | None,
     pooler: str | None,
     pipeline: modules.Pipeline | None = None,
 ) -> None:
@@ -176,7 +176,8 @@ def save(
     with new_folder(folder) as unfinished:
         save_safetensors(unfinished / "model.safetensors", renamed)
         write_json(unfinished / "config.json", config.to_transformers())
-        tokenizer.save(unfinished, max_length)
+        if tokenizer is not None:
+            tokenizer.save(unfinished, max_length)
         if pooler is not None:
             _write_modules(unfinished, pooler, pipeline, max_length, renamed, config)
         write_json(unfinished / modules.RECORD, {"pooler": pooler, "sha256": sha256(unfinished)})
@@ -232,11 +233,12 @@ def _sha256(path: Path, *_: int) -> str:
     return sha256_of(path)
 
 
-def resolve(name: str, flag: str = "") -> Path:
+def resolve(name: str, flag: str = "", *, vocabulary: bool = True) -> Path:
     """The folder of weights that `name` means: `minilm`, a folder, a run's folder, or a hub name.
 
     transformers opens a hub name, or a folder that this project has not saved, the first time, and the cache keeps the
-    result. Raises `UserError` if there are no such weights; the message begins with `flag`.
+    result. Raises `UserError` if there are no such weights, or if they lack a `vocabulary`; the message begins with
+    `flag`.
     """
     label = f"{flag} {name}".lstrip()
     if name == "minilm":
@@ -254,11 +256,11 @@ def resolve(name: str, flag: str = "") -> Path:
         if saved_here or not is_encoder:
             return folder
         folder = folder.resolve()  # the cache outlives the current folder
-        return _open_with_transformers(str(folder), label, _file_versions(folder))
+        return _open_with_transformers(str(folder), label, _file_versions(folder), vocabulary)
     # a hub name is NAME or OWNER/NAME, so anything else is a mistyped path
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise UserError(f"{label}: no such folder")
-    return _open_with_transformers(name, label, [os.environ.get("HF_ENDPOINT", "")])
+    return _open_with_transformers(name, label, [os.environ.get("HF_ENDPOINT", "")], vocabulary)
 
 
 _READ = (".json", ".safetensors", ".bin", ".txt", ".model")  # endings of the files that transformers may read
@@ -274,7 +276,7 @@ def _file_versions(folder: Path) -> list[tuple[str, int, int]]:
     return versions
 
 
-def _open_with_transformers(source: str, label: str, key: list[Any]) -> Path:
+def _open_with_transformers(source: str, label: str, key: list[Any], vocabulary: bool) -> Path:
     """The cache folder with the encoder that transformers reads from `source`; saves it the first time.
 
     `key` holds what its content depends on besides `source`.
@@ -283,13 +285,14 @@ def _open_with_transformers(source: str, label: str, key: list[Any]) -> Path:
     folder = cache_folder() / "weights" / f"{readable}-{key_hash([_VERSION, source, *key])[:12]}"
     # its last file: some file systems delete old files and leave their folders
     record = folder / modules.RECORD
-    if record.is_file():
-        return folder
-    with cache_entry(folder):
-        if not record.is_file():  # another process may have saved it meanwhile
-            from minbert import hub  # imports transformers, a second that few starts need
+    if not record.is_file():
+        with cache_entry(folder):
+            if not record.is_file():  # another process may have saved it meanwhile
+                from minbert import hub  # imports transformers, a second that few starts need
 
-            opened = hub.open_with_transformers(source, label)
-            tensors = {our_name(name): tensor for name, tensor in opened.tensors.items()}
-            save(folder, tensors, opened.config, opened.tokenizer, opened.pipeline.pooler, opened.pipeline)
+                opened = hub.open_with_transformers(source, label)
+                tensors = {our_name(name): tensor for name, tensor in opened.tensors.items()}
+                save(folder, tensors, opened.config, opened.tokenizer, opened.pipeline.pooler, opened.pipeline)
+    if vocabulary and not (folder / "tokenizer.json").is_file():
+        raise UserError(f"{label}: has no vocabulary: neither tokenizer.json nor vocab.txt")
     return folder

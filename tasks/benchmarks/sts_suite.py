@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.colors import LinearSegmentedColormap
 
 from minbert.files import data_folder, expand_user
 from minbert.train import cli
@@ -190,7 +191,7 @@ def score_tables(scores: Sequence[Score], encoders: Sequence[NamedEncoder], note
 def draw_scatter(path: Path, scored: ScoredSet, cosines: Mapping[NamedEncoder, np.ndarray]) -> None:
     """Human score across, cosine up, a panel for each encoder (ConSERT, Figure 1; SelfCCL, Figure 4 for SICK).
 
-    SICK's scores are from 1 to 5, shown as fifths; others are from 0 to 5.
+    Points are coloured by their score. SICK's scores are from 1 to 5, shown as fifths; others are from 0 to 5.
     """
     gold = scored.gold
     is_sick = scored.name == "SICK-R"
@@ -202,12 +203,14 @@ def draw_scatter(path: Path, scored: ScoredSet, cosines: Mapping[NamedEncoder, n
     if count == 1:
         size = (8.0, 4.8)
     lowest = min(float(values.min()) for values in cosines.values())
+    colors = LinearSegmentedColormap.from_list("score", [charts.BLUE, charts.ORANGE])  # both are seen in dark
     with charts.panels(count, size, columns=columns, sharex=True, sharey=True) as panels:
         for index, (panel, (encoder, values)) in enumerate(zip(panels, cosines.items(), strict=True)):
             panel.scatter(
                 gold,
                 values,
-                color=charts.BLUE,
+                c=gold,
+                cmap=colors,
                 s=9,
                 linewidths=0,
                 rasterized=True,

@@ -28,8 +28,8 @@ SPLIT_NAMES = {"train": ("train",), "dev": ("dev", "valid", "val", "validation")
 class DataFile:
     """The rows that a reader keeps, in file order, and those that it skips.
 
-    `is_course` says that the texts are preprocessed as the course does. `other_splits` counts the rows whose column
-    `split` names another split than the one asked for.
+    `is_course` says that the texts are preprocessed as the course does. `unique_ids` refuses an id that repeats.
+    `other_splits` counts the rows whose column `split` names another split than the one asked for.
     """
 
     path: Path
@@ -37,6 +37,7 @@ class DataFile:
     rows: list[Row] = field(default_factory=list)
     skipped: list[Issue] = field(default_factory=list)
     is_course: bool = False
+    unique_ids: bool = True
     other_splits: int = 0
     _line_of_id: dict[str, int] = field(default_factory=dict, repr=False)
 
@@ -53,13 +54,13 @@ class DataFile:
     ) -> None:
         """Append a row; without an id the line is the id.
 
-        Raises `UserError` for an empty or a duplicate id, and for a text that is not one.
+        Raises `UserError` for an empty id, for a duplicate where ids are unique, and for a text that is not one.
         """
         if row_id is None:
             row_id = str(line)
         elif not row_id:
             raise UserError(f"{self.path}:{line}: id: empty")
-        elif (first := self._line_of_id.setdefault(row_id, line)) != line:
+        elif self.unique_ids and (first := self._line_of_id.setdefault(row_id, line)) != line:
             raise UserError(f"{self.path}:{line}: id: duplicate, first seen on line {first}")
         for text in (row_id, *texts):
             if _NOT_TEXT.search(text):
@@ -96,7 +97,8 @@ def read_rows(table: Table, request: Request) -> DataFile:
     if is_course:
         clean = clean_sentence if kind == "single" else clean_pair
     is_quora = table.is_course and kind == "pair-class"
-    data = DataFile(table.path, len(texts), is_course=is_course)
+    # of texts to predict, an id may name a group of rows
+    data = DataFile(table.path, len(texts), is_course=is_course, unique_ids=request.labelled)
     roles = [*KINDS[kind].texts.values(), KINDS[kind].id]
     if request.labelled:
         roles.append(KINDS[kind].label)

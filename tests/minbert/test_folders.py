@@ -20,7 +20,7 @@ from sentence_transformers.sentence_transformer import modules as models
 from tokenizers import models as token_models
 from tokenizers import pre_tokenizers, processors
 
-from minbert import Encoder, UserError
+from minbert import BertModel, Encoder, UserError
 from tests.minbert.conftest import Harmful
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZéèü"
@@ -250,6 +250,19 @@ LATER: dict[str, Callable[[], list[Any]]] = {
 def test_unigrams_have_an_unknown_token(tmp_path: Path) -> None:
     unigram(tmp_path)
     assert Encoder.load(tmp_path).tokenizer.unknown == 3
+
+
+def test_model_needs_no_vocabulary(tmp_path: Path) -> None:
+    """As `save_pretrained` of a model alone writes it."""
+    plain(tmp_path)
+    for path in tmp_path.glob("tokenizer*"):
+        path.unlink()
+    ids = torch.tensor([[2, 5, 6, 3]])
+    ours = BertModel.from_pretrained(tmp_path)(ids, torch.ones_like(ids))
+    theirs = transformers.BertModel.from_pretrained(tmp_path)(ids)
+    torch.testing.assert_close(ours["last_hidden_state"], theirs.last_hidden_state, atol=1e-5, rtol=0)
+    with pytest.raises(UserError, match=f"^{tmp_path}: has no vocabulary"):
+        Encoder.load(tmp_path)
 
 
 def test_config_without_type_of_model(tmp_path: Path) -> None:

@@ -167,6 +167,13 @@ def test_table_is_read_by_header(
     assert header[:2] == ["id", {"sst": "class", "para": "is_paraphrase", "sts": "similarity"}[name]]
 
 
+def test_ids_may_repeat(make_run: Callable[..., Path], tmp_path: Path, capsys: Capture) -> None:
+    source = tmp_path / "own.csv"
+    source.write_text("id,text\nX1,The cat!\nX1,who\n")
+    predict.main([str(make_run()), "--task", "sst", str(source)])
+    assert [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()[1:]] == ["X1", "X1"]
+
+
 def test_lines_are_sentences(
     make_run: Callable[..., Path], tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
