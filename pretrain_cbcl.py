@@ -23,7 +23,7 @@ from minbert.errors import UserError, format_count
 from minbert.files import expand_user, write_atomic
 from minbert.train import cli, distributed, plan, start
 from minbert.train.plan import PlannedBatch
-from minbert.train.settings import DataSettings, flag, parse, require_range
+from minbert.train.settings import DataSettings, flag, parse, refuse_flags, require_range
 from minbert.train.start import OpenRun
 from tasks import difficulty
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files, write_replacements
@@ -113,13 +113,13 @@ class PretrainSettings(StageOneSettings):
         """Raises `UserError` for a flag that has no effect."""
         super().check_overrides(overrides)
         objective = self.loss.objective
-        if objective not in WITH_MARGIN and "loss_margin" in overrides:
-            raise UserError(f"--loss-margin belongs to --objective triplet or margin, not {objective}")
-        if objective != "nt-xent" and "temperature" in overrides:
-            raise UserError(f"--temperature belongs to --objective nt-xent, not {objective}")
-        for name in ("difficulty", "margin"):
-            if name in overrides and not self.curriculum.by_difficulty:
-                raise UserError(f"--{name} belongs to --order curriculum or anti, not {self.curriculum.order}")
+        if objective == "nt-xent":
+            refuse_flags(["loss_margin"], overrides, "belongs to --objective triplet or margin, not nt-xent")
+        else:
+            refuse_flags(["temperature"], overrides, f"belongs to --objective nt-xent, not {objective}")
+        if not self.curriculum.by_difficulty:
+            order = self.curriculum.order
+            refuse_flags(["difficulty", "margin"], overrides, f"belongs to --order curriculum or anti, not {order}")
 
 
 @dataclass(frozen=True)

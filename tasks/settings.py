@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from minbert.errors import UserError
 from minbert.files import expand_user, read_optional_json
 from minbert.train import settings
-from minbert.train.settings import Parsed, Settings, flag, require_range
+from minbert.train.settings import Parsed, Settings, flag, refuse_flags, require_range
 from tasks.augment.synonyms import SynonymFileSettings, SynonymSettings
 from tasks.manifests import fine_tuned
 from tasks.presets import CBCL_RUN, PRESETS
@@ -184,8 +184,8 @@ class MultitaskSettings(Settings):
     def check_overrides(self, overrides: Mapping[str, Any]) -> None:
         """Raises `UserError` for flags that exclude each other, or that have no effect."""
         self.synonyms.check_overrides(overrides)
-        if "power" in overrides and self.schedule.sampling != "proportional":
-            raise UserError("--power belongs to --sampling proportional")
+        if self.schedule.sampling != "proportional":
+            refuse_flags(["power"], overrides, "belongs to --sampling proportional")
         if overrides.get("encoder") and "weights" in overrides:
             raise UserError("--encoder and --weights exclude each other: both say where the encoder starts")
         if overrides.get("from_run") and (overrides.get("encoder") or "weights" in overrides):

@@ -11,7 +11,7 @@ import dataclasses
 import math
 import shlex
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from itertools import chain
@@ -42,6 +42,13 @@ def require_range(group: Any, name: str, low: float, high: float = float("inf"))
     if value == float("inf"):
         limits = "finite"
     raise UserError(f"{flag_name(name)} {value}: must be {limits}")
+
+
+def refuse_flags(names: Iterable[str], overrides: Mapping[str, Any], reason: str) -> None:
+    """Raises `UserError` for a flag of `names` among the `overrides`; the `reason` follows the flag in its message."""
+    for name in names:
+        if name in overrides:
+            raise UserError(f"{flag_name(name)} {reason}")
 
 
 def flag_name(name: str) -> str:

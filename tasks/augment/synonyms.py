@@ -25,7 +25,7 @@ from minbert.tokenizer import Tokenizer
 from minbert.train import distributed
 from minbert.train.plan import Plan, PlannedBatch
 from minbert.train.run import InputFiles
-from minbert.train.settings import FileSettings, TrainingSettings, flag, flag_name, require_range
+from minbert.train.settings import FileSettings, TrainingSettings, flag, refuse_flags, require_range
 from tasks.augment import wordnet
 from tasks.augment.wordnet import Tagged
 from tasks.examples import Augmentation, Examples, unchanged
@@ -66,9 +66,9 @@ class SynonymSettings:
 
     def check_overrides(self, overrides: Mapping[str, Any]) -> None:
         """Raises `UserError` for a flag that has no effect, as no synonyms are used."""
-        for name in ("synonyms_p", "synonyms_grow", "synonyms_senses"):
-            if name in overrides and not self.used:
-                raise UserError(f"{flag_name(name)} belongs to --synonyms 1, 2 or 3")
+        if not self.used:
+            names = ["synonyms_p", "synonyms_grow", "synonyms_senses"]
+            refuse_flags(names, overrides, "belongs to --synonyms 1, 2 or 3")
 
     @property
     def used(self) -> bool:

@@ -18,7 +18,7 @@ from minbert.errors import UserError
 from minbert.train import cli, plan, start
 from minbert.train.loop import StepContext
 from minbert.train.plan import PlannedBatch
-from minbert.train.settings import flag, flag_name, names_in, parse, require_range
+from minbert.train.settings import flag, names_in, parse, refuse_flags, require_range
 from minbert.train.start import OpenRun
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files, write_replacements
 from tasks.contrastive import corpora, losses, nli
@@ -97,9 +97,7 @@ class ConsertSettings(StageOneSettings):
         super().check_overrides(overrides)
         objective = self.loss.objective
         others = ("alpha", "nli_pairs") if objective == "views" else ("texts", "keep_duplicates")
-        for name in others:
-            if name in overrides:
-                raise UserError(f"{flag_name(name)} does not belong to --objective {objective}")
+        refuse_flags(others, overrides, f"does not belong to --objective {objective}")
 
 
 @dataclass(frozen=True, kw_only=True)
