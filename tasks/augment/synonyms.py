@@ -17,7 +17,6 @@ from typing import Any, Literal, Protocol
 
 import pandas as pd
 
-from minbert.errors import UserError
 from minbert.files import expand_user, require_file, sha256_of, write_atomic
 from minbert.seeds import digest, numpy_generator
 from minbert.token_cache import TokenCache
@@ -67,7 +66,7 @@ class SynonymSettings:
     def check_overrides(self, overrides: Mapping[str, Any]) -> None:
         """Raises `UserError` for a flag that has no effect, as no synonyms are used."""
         if not self.used:
-            names = ["synonyms_p", "synonyms_grow", "synonyms_senses"]
+            names = ["synonyms_p", "synonyms_grow", "synonyms_senses", "synonyms_keep"]
             refuse_flags(names, overrides, "belongs to --synonyms 1, 2 or 3")
 
     @property
@@ -110,8 +109,6 @@ def synonym_files(options: SynonymOptions) -> InputFiles:
     Raises `UserError` if one of them is missing.
     """
     if not options.synonyms.used:
-        if options.files.synonyms_keep:
-            raise UserError("--synonyms-keep needs --synonyms 1, 2 or 3: without synonyms no word is replaced")
         return {}
     folder = wordnet.find_nltk_data(options.files.data)
     keep = keep_file(options.files)

@@ -117,6 +117,7 @@ BAD = [
     (PRETRAIN, "--order none --margin 0.3", "--margin belongs to --order curriculum or anti, not none"),
     (PRETRAIN, "--loss-margin 2", "--loss-margin belongs to --objective triplet"),
     (PRETRAIN, "--synonyms none --synonyms-p 0.5", "--synonyms-p belongs to --synonyms 1, 2 or 3"),
+    (PRETRAIN, "--synonyms none --synonyms-keep a.txt", "--synonyms-keep belongs to --synonyms 1, 2 or 3"),
     (CONSERT, "--preset consert-joint --texts a.txt", "--texts does not belong to --objective joint"),
     (CONSERT, "--alpha 0.5", "--alpha does not belong to --objective views"),
 ]
