@@ -42,9 +42,6 @@ from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep, Metri
 from tasks.contrastive.unique_batches import sentence_numbers
 from tasks.presets import PRESETS
 
-WITH_MARGIN = ("triplet", "margin")
-"""The losses over Euclidean distances, which need hard negatives."""
-
 
 @dataclass(frozen=True)
 class LossSettings:
@@ -160,7 +157,7 @@ def find_data(options: PretrainSettings) -> triplets.TripletFiles:
         raise UserError(f"--per-premise belongs to labelled NLI pairs; {files.paths[0]} holds none")
     if files.num_texts == 2:
         missing = f"{files.paths[0]}: no column 'hard_neg' or 'negative'"
-        if options.loss.objective in WITH_MARGIN:
+        if options.loss.objective != "nt-xent":
             raise UserError(f"{missing}, which --objective {options.loss.objective} needs")
         if options.curriculum.by_difficulty:
             order = options.curriculum.order
