@@ -97,12 +97,11 @@ class StageOneSettings(Settings):
     run: RunSettings
 
     def __post_init__(self) -> None:
-        if self.files.sts_dev != NO_PAIRS:
-            return
-        if self.training.keep == "best":
-            raise UserError("--sts-dev none and --keep best exclude each other: without pairs use --keep last")
-        if self.training.patience:
-            raise UserError("--sts-dev none and --patience exclude each other: without pairs use --patience 0")
+        if self.files.sts_dev == NO_PAIRS and self.training.selects_by_dev:
+            raise UserError(
+                "--sts-dev none and --keep best or --patience exclude each other: without pairs use --keep last and "
+                "--patience 0"
+            )
 
     def check_overrides(self, overrides: Mapping[str, Any]) -> None:
         """Raises `UserError` for a flag that has no effect."""
