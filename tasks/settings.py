@@ -186,10 +186,9 @@ class MultitaskSettings(Settings):
         self.synonyms.check_overrides(overrides)
         if self.schedule.sampling != "proportional":
             refuse_flags(["power"], overrides, "belongs to --sampling proportional")
-        if overrides.get("encoder") and "weights" in overrides:
-            raise UserError("--encoder and --weights exclude each other: both say where the encoder starts")
-        if overrides.get("from_run") and (overrides.get("encoder") or "weights" in overrides):
-            raise UserError("--from and --encoder or --weights exclude each other: each says where the encoder starts")
+        starts = [overrides.get("from_run"), overrides.get("encoder"), "weights" in overrides]
+        if sum(map(bool, starts)) > 1:
+            raise UserError("--from, --encoder and --weights exclude each other: each says where the encoder starts")
         if "option" in overrides and "fine_tune_mode" in overrides:
             raise UserError("--option and --fine-tune-mode exclude each other: the first is the older name")
 

@@ -168,7 +168,7 @@ def test_run_goes_on_with_heads(script: Script, own: Path) -> None:
         return str(run.errors[0])
 
     assert "its heads read pairs by --pairs joint, not bi" in refusal("--pairs", "bi")
-    assert "--from and --encoder or --weights exclude each other" in refusal("--weights", "minilm")
+    assert "--from, --encoder and --weights exclude each other" in refusal("--weights", "minilm")
     assert "not a run folder" in refusal("--from", own)
     toml = (own / "questions.toml").read_text()
     (own / "questions.toml").write_text(toml.replace("scale = [0, 1]", "scale = [0, 2]"))

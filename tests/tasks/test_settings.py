@@ -96,7 +96,7 @@ def test_sentence_encoder_of_a_run_with_joint_pairs(monkeypatch: pytest.MonkeyPa
 BAD = [
     ("--tasks sst,sst", "--tasks: 'sst,sst'"),
     ("--patience 2 --sampling sequential", "--patience and --sampling"),
-    ("--encoder . --weights y", "--encoder and --weights"),
+    ("--encoder . --weights y", "--from, --encoder and --weights exclude each other"),
     ("--option finetune --fine-tune-mode full-model", "--option and --fine-tune-mode"),
     ("--encoder runs/nowhere/encoder", "--encoder runs/nowhere/encoder: no such folder"),
     ("--sentence-encoder minilm", "--sentence-encoder belongs to --pairs joint"),
