@@ -97,12 +97,10 @@ def thousands(axis: Any) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
 
 
-def save(figure: Any, path: Path) -> Path:
-    """Write `path`.svg, and return its path; the folder is created if missing."""
-    path = path.with_name(f"{path.name}.svg")
+def save(figure: Any, path: Path) -> None:
+    """Write an SVG; its folder is created if missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, _svg(figure, transparent=False))
-    return path
 
 
 @contextmanager

@@ -206,7 +206,6 @@ def probe_frequency(
     figures = []
     if curves:
         figures.append("probes-frequent-tokens.svg")
-        options.out.mkdir(parents=True, exist_ok=True)
         draw_curves(options.out / figures[0], curves, names)
     notes = (
         f"Spearman × 100, {names}; frequencies from {frequencies_from.name} test, [CLS] and [SEP] counted too.",
@@ -266,7 +265,7 @@ def draw_curves(path: Path, curves: Mapping[str, Sequence[float]], names: str) -
         axes.set(xlabel="tokens left out, [CLS] and [SEP] among them", ylabel=f"Spearman's ρ × 100, {names}")
         charts.legend(axes, 1)
         charts.title(axes.figure, "Leaving the most frequent tokens out of the mean")
-        charts.save(axes.figure, path.with_suffix(""))
+        charts.save(axes.figure, path)
 
 
 # Length bias

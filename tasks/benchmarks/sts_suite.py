@@ -228,7 +228,7 @@ def draw_scatter(path: Path, scored: ScoredSet, cosines: Mapping[NamedEncoder, n
             if index % columns == 0:
                 panel.set_ylabel("cosine")
         charts.title(panels[0].figure, f"{scored.name} test, {len(gold):,} pairs")
-        charts.save(panels[0].figure, path.with_suffix(""))
+        charts.save(panels[0].figure, path)
 
 
 def read_relations(folder: Path, sick: ScoredSet) -> list[str]:

@@ -147,6 +147,7 @@ def counts_table(sheet: pd.DataFrame, name: str) -> Table:
 
 def draw_categories(base: Path, sheet: pd.DataFrame) -> Path:
     """Write CBCL's Figure 1 as `base`.svg: bars of the three groups in each category; equal counts give equal bytes."""
+    path = base.with_name(f"{base.name}.svg")
     table = counts(sheet)
     rows = np.arange(len(NAMES))
     thickness = 0.26
@@ -164,7 +165,8 @@ def draw_categories(base: Path, sheet: pd.DataFrame) -> Path:
         axes.set_xlabel("share of the group’s pairs")
         charts.title(axes.figure, "Reasons to fail, by group of pairs")
         charts.legend(axes, 3, title="Numbers are counts of pairs", title_fontsize=10)
-        return charts.save(axes.figure, base)
+        charts.save(axes.figure, path)
+    return path
 
 
 # --- Table 2: proper nouns of correct and failed pairs
