@@ -97,39 +97,37 @@ def eligible(epoch: int, epochs: int, size: int, power: float) -> int:
     return math.floor((epoch / epochs) ** power * size + 1e-9)  # the summand undoes rounding just below a whole number
 
 
-def plan(
+def pace(
+    settings: CurriculumSettings,
+    training: TrainingSettings,
     order: np.ndarray,
-    *,
-    epochs: int,
-    batch_size: int,
-    seed: int,
-    pacing_exponent: float,
-    pace_by: str = "epoch",
-    order_within: str = "shuffled",
-    equal_steps: bool = False,
     texts: np.ndarray | None = None,
 ) -> Plan:
-    """The steps over the eligible prefix of `order`, which is at least one batch.
+    """The steps over the eligible prefix of `order`, which is at least one batch; without a curriculum over all of it.
 
     Steps. Epoch t trains on the first n_t = max(eligible(t), one batch) rows, once each; with `equal_steps` it takes
     the steps and batch sizes of a run without a curriculum. Pacing per step makes as many steps, of the same sizes, as
     pacing per epoch.
 
     Prefix. Pacing by `epoch`: n_t (CBCL, equation 2). By `step`: step s of all S may draw on floor((s/S)^power * N)
-    (SelfCCL, section 4.3.2, where T counts steps). Exponent 0 makes everything eligible from the start.
+    (SelfCCL, section 4.3.2, where T counts steps).
 
     Batches, a function of (seed, epoch) alone: `_shuffled_batches` or `_sorted_batches`. With pacing by step, a row
     near the end of the order may never be drawn. With `texts`, [rows of the file, k], the rows of an epoch are
     exchanged between its batches by `separate_repeats`.
     """
     size = len(order)
+    epochs = training.epochs
+    batch_size = training.batch_size
+    # with 0 everything is eligible from the start
+    exponent = 0.0 if settings.order == "none" else settings.pacing_exponent
 
     def prefix(time: int, end: int) -> int:
         """The number of rows eligible in epoch `time` of `end`, or in step `time` of `end`."""
-        return max(eligible(time, end, size, pacing_exponent), min(batch_size, size))
+        return max(eligible(time, end, size, exponent), min(batch_size, size))
 
     prefixes = [prefix(epoch, epochs) for epoch in range(1, epochs + 1)]
-    rows_per_epoch = [size] * epochs if equal_steps else prefixes
+    rows_per_epoch = [size] * epochs if settings.equal_steps else prefixes
     steps_per_epoch = [batch_count(rows, batch_size) for rows in rows_per_epoch]
 
     def build(epoch: int) -> list[tuple[str, np.ndarray]]:
@@ -137,16 +135,16 @@ def plan(
         sizes = [min(batch_size, rows - begin) for begin in range(0, rows, batch_size)]
         # the eligible prefix at each step
         limits = [prefixes[epoch]] * len(sizes)
-        if pace_by == "step":
+        if settings.pace_by == "step":
             first = sum(steps_per_epoch[:epoch]) + 1
             limits = [prefix(first + step, sum(steps_per_epoch)) for step in range(len(sizes))]
 
         def shuffle(number: int) -> np.ndarray:
             """The positions below the epoch's largest prefix, shuffled for a pass; 0 is not in the key."""
             counter = [number] if number else []
-            return shuffled(limits[-1], seed, "nli", epoch, *counter)
+            return shuffled(limits[-1], training.seed, "nli", epoch, *counter)
 
-        if order_within == "sorted":
+        if settings.order_within == "sorted":
             positions = _sorted_batches(limits, sizes)
         else:
             positions = _shuffled_batches(limits, sizes, shuffle)
@@ -154,7 +152,7 @@ def plan(
             positions = separate_repeats(positions, limits, texts[order])
         return [("nli", order[batch]) for batch in positions]
 
-    return Plan(steps_per_epoch, build)
+    return start.shortened(Plan(steps_per_epoch, build), training)
 
 
 def _shuffled_batches(
@@ -246,30 +244,6 @@ def sort(
     groups[rows] = groups_of_rows
     difficulties = {"groups": groups_of_rows, "entailment": -positive, "contradiction": negative}
     return rows[arrange(difficulties[settings.difficulty], seed, settings.order)], groups
-
-
-def pace(
-    settings: CurriculumSettings,
-    training: TrainingSettings,
-    order: np.ndarray,
-    texts: np.ndarray | None = None,
-) -> Plan:
-    """The steps: more of the order is eligible in each epoch (CBCL, equation 2); without a curriculum all of it is.
-
-    `texts` are those that `plan` keeps apart.
-    """
-    steps = plan(
-        order,
-        epochs=training.epochs,
-        batch_size=training.batch_size,
-        seed=training.seed,
-        pacing_exponent=0.0 if settings.order == "none" else settings.pacing_exponent,
-        pace_by=settings.pace_by,
-        order_within=settings.order_within,
-        equal_steps=settings.equal_steps,
-        texts=texts,
-    )
-    return start.shortened(steps, training)
 
 
 def shuffled_plan(rows: np.ndarray, training: TrainingSettings, texts: np.ndarray | None = None) -> Plan:

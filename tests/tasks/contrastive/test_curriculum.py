@@ -20,7 +20,6 @@ from tasks.contrastive.curriculum import (
     difficulty,
     eligible,
     pace,
-    plan,
     sort,
 )
 from tasks.contrastive.settings import TrainingSettings
@@ -64,17 +63,16 @@ def test_pacing_is_the_exact_floor(power: float, epochs: int, size: int) -> None
         assert count**2 * epochs**double <= epoch**double * size**2 < (count + 1) ** 2 * epochs**double
 
 
+def plan(
+    order: np.ndarray, *, epochs: int, batch_size: int, seed: int, texts: np.ndarray | None = None, **options: Any
+) -> Plan:
+    """The plan by `pace`; `options` are settings of the curriculum."""
+    training = TrainingSettings(epochs=epochs, batch_size=batch_size, seed=seed)
+    return pace(CurriculumSettings(**options), training, order, texts)
+
+
 def rows_by_step(schedule: Plan) -> list[list[int]]:
     return [schedule.at(step).rows.tolist() for step in range(schedule.total)]
-
-
-@pytest.mark.parametrize("setting", [{"pace_by": "step"}, {"equal_steps": True}, {"order_within": "sorted"}])
-def test_settings_reach_the_plan(setting: dict[str, Any]) -> None:
-    rows = np.arange(24)
-    training = TrainingSettings(epochs=3, batch_size=4, seed=2)
-    usual = {"epochs": 3, "batch_size": 4, "seed": 2, "pacing_exponent": 1.0}
-    steps = rows_by_step(pace(CurriculumSettings(pacing_exponent=1.0, **setting), training, rows))
-    assert steps == rows_by_step(plan(rows, **usual, **setting)) != rows_by_step(plan(rows, **usual))
 
 
 @pytest.mark.parametrize("direction", ["curriculum", "anti"])
