@@ -140,6 +140,14 @@ def check_vocabulary(source: str, cache: TokenCache, tokenizer: Tokenizer, *, al
         distributed.note(message)
 
 
+def note_truncated(source: str, examples: Examples, form: str) -> None:
+    """Warn if inputs are longer than the maximum length; `form` is as in `Examples.truncated`."""
+    longer, count = examples.truncated(form)
+    if longer:
+        length = examples.max_length
+        distributed.note(f"{source}: {longer:,} of {count:,} inputs are longer than {length} tokens and are truncated")
+
+
 Augmentation = Callable[[Examples, PlannedBatch], Examples]
 """Function from the examples and a step to the examples with some of that step's texts changed."""
 

@@ -30,7 +30,7 @@ from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
 from minbert.train import checkpoint, cli, distributed, start
 from tasks import evaluate, readers, registry
-from tasks.examples import Examples, check_vocabulary
+from tasks.examples import Examples, check_vocabulary, note_truncated
 from tasks.manifests import fine_tuned
 from tasks.model import MultitaskModel
 from tasks.task import Task
@@ -210,10 +210,7 @@ def main(arguments: list[str] | None = None) -> None:
             distributed.note(f"{name}: {len(notes):,} of {len(rows):,} rows are not scored; {notes[0]}")
         examples = predictor.examples(task, [row.texts for row in rows])
         check_vocabulary(name, examples.cache, predictor.tokenizer, allow=options.allow_unknown)
-        cut, count = examples.truncated(task.pairs)
-        if cut:
-            length = predictor.max_length
-            distributed.note(f"{name}: {cut:,} of {count:,} inputs are longer than {length} tokens and are truncated")
+        note_truncated(name, examples, task.pairs)
         outputs = predictor.outputs(task, examples)
         gold = np.array([row.label for row in rows])
         if not np.isnan(gold).all():

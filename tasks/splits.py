@@ -13,7 +13,7 @@ from minbert.train import cli, distributed, plan, start
 from minbert.train.run import InputFiles
 from minbert.train.settings import flag_name
 from tasks import readers, record, sampling
-from tasks.examples import Examples, check_vocabulary
+from tasks.examples import Examples, check_vocabulary, note_truncated
 from tasks.readers.rows import SPLITS
 from tasks.settings import MultitaskSettings
 from tasks.task import Task
@@ -110,11 +110,7 @@ def read(tasks: Sequence[Task], files: Paths, settings: MultitaskSettings, token
                 drawn = plan.random_subset(len(examples), limit, 0, task.name, split)
                 examples = replace(examples, cache=examples.cache.subset(drawn))
             data[split][task.name] = examples
-            longer, count = examples.truncated(task.pairs)
-            if longer:
-                distributed.note(
-                    f"{path}: {longer:,} of {count:,} inputs are longer than {length} tokens and are truncated"
-                )
+            note_truncated(str(path), examples, task.pairs)
             if skipped:
                 distributed.note(f"{path}: {skipped:,} of {rows:,} rows skipped (listed in manifest.json)")
         data["dev"][task.name] = _with_duplicates(data["train"][task.name].cache, data["dev"][task.name])

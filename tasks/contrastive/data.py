@@ -26,7 +26,7 @@ from minbert.train.settings import names_in
 from minbert.train.start import InitialEncoder
 from tasks import readers
 from tasks.contrastive.settings import NO_PAIRS, FileSettings, StageOneSettings
-from tasks.examples import Examples, check_vocabulary
+from tasks.examples import Examples, check_vocabulary, note_truncated
 from tasks.manifests import manifests_behind
 from tasks.readers import chinese, kind_of, open_as, senteval, text_key, tokenised
 from tasks.readers.overlap import ScoredRows
@@ -129,9 +129,9 @@ def with_dev_pairs(
     Raises `UserError` if no row is usable, and as `read_dev_pairs` does.
     """
     train, entry = rows
+    files = [file["file"] for file in entry["files"]]
     if not len(train):
-        files = ", ".join(file["file"] for file in entry["files"])
-        raise UserError(f"{files}: no usable row, so there are no {noun} to train on")
+        raise UserError(f"{', '.join(files)}: no usable row, so there are no {noun} to train on")
     limit = options.data.limit
     pairs = read_dev_pairs(options.files, encoder.tokenizer, encoder.max_length, limit=options.data.limit_eval)
     if options.training.selects_by_dev:
@@ -149,11 +149,17 @@ def with_dev_pairs(
     # labelled pairs and triplets are of other corpora; texts may be those of the dev pairs
     if unlabelled:
         entry["dev_pairs_seen"] = count_in_training(train, pairs)
-    check_vocabulary("the training texts", train.cache, encoder.tokenizer, allow=options.data.allow_unknown)
+    sets = [(files[0] if len(files) == 1 else "the training texts", train, form)]
     for examples in pairs.pairs.values():
-        source = str(examples.cache.source)
+        sets.append((str(examples.cache.source), examples, "bi"))
+    for source, examples, input_form in sets:
         check_vocabulary(source, examples.cache, encoder.tokenizer, allow=options.data.allow_unknown)
-    warn_about_rows(train, pairs, entry, form)
+        note_truncated(source, examples, input_form)
+    skipped = entry["skipped"]
+    if skipped:
+        example = f"{skipped[0].get('file', '')} line {skipped[0]['line']}".strip()
+        reason = skipped[0]["why"]
+        distributed.note(f"{len(skipped):,} rows skipped, such as {example}, {reason} (listed in manifest.json)")
     return Data(train, pairs, {"train": entry, "sts_dev": pairs.manifest_entry()}, noun)
 
 
@@ -167,30 +173,6 @@ def comes_from_test_texts(source: str) -> bool:
         if train.get("transductive") or train.get("weights_transductive"):
             return True
     return False
-
-
-def warn_about_rows(train: Examples, pairs: DevSets, entry: dict[str, Any], form: str) -> None:
-    """Warn about truncated inputs and skipped rows; `form` is how the training rows are read."""
-    files = entry["files"]
-    name = "the training texts"
-    if len(files) == 1:
-        name = files[0]["file"]
-    sets = [(train, name, form)]
-    for examples in pairs.pairs.values():
-        sets.append((examples, str(examples.cache.source), "bi"))
-    for examples, source, input_form in sets:
-        longer, inputs = examples.truncated(input_form)
-        if longer:
-            noun = "sentences" if input_form == "bi" else "pairs"
-            distributed.note(
-                f"{source}: {longer:,} of {inputs:,} {noun} are longer than {examples.max_length} tokens and are "
-                "truncated"
-            )
-    skipped = entry["skipped"]
-    if skipped:
-        example = f"{skipped[0].get('file', '')} line {skipped[0]['line']}".strip()
-        reason = skipped[0]["why"]
-        distributed.note(f"{len(skipped):,} rows skipped, such as {example}, {reason} (listed in manifest.json)")
 
 
 def cache_rows(
