@@ -273,7 +273,7 @@ def train(run: OpenRun[ConsertSettings]) -> None:
     if joint:
         pairs = find_pairs(options.files)
     else:
-        corpora.find_texts(names_in(options.data.texts), options.files.data)
+        corpus = corpora.find_texts(names_in(options.data.texts), options.files.data)
     find_dev_pairs(options.files)
     resources = synonym_files(options)
     initial = start.load_initial_encoder(options.encoder, run.device)
@@ -282,7 +282,7 @@ def train(run: OpenRun[ConsertSettings]) -> None:
         data = with_dev_pairs(rows_read, options, initial, noun="pairs")
         rows = plan.random_subset(len(data.train), options.data.limit, training.seed)
     else:
-        rows_read = corpora.read_texts(options.data, options.files.data, training.seed, initial)
+        rows_read = corpora.read_texts(corpus, options.data, training.seed, initial)
         data = with_dev_pairs(rows_read, options, initial, noun="texts", unlabelled=True)
         rows = np.arange(len(data.train))  # --limit has been applied to the texts
     texts = sentence_numbers(data.train) if training.unique_batches else None

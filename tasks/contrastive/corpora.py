@@ -42,49 +42,6 @@ class TextSettings(DataSettings):
     keep_duplicates: bool = flag(False, "keep duplicates among the texts")
 
 
-def read_texts(options: TextSettings, data: str, seed: int, encoder: InitialEncoder) -> TrainingRows:
-    """A sample of `--limit` texts, by seed; `data` is the data folder as `--data` gives it.
-
-    Raises `UserError` for what is missing.
-    """
-    limit = options.limit
-    names = names_in(options.texts)
-    corpus = find_texts(names, data)
-    tokenizer = encoder.tokenizer
-
-    # lazy, as a cache hit reads nothing
-    def rows() -> Iterator[Row | ReaderReport]:
-        kept, report = gather_texts(corpus, tokenizer, seed, limit, keep_duplicates=options.keep_duplicates)
-        for number, text in enumerate(kept, start=1):
-            yield Row(str(number), (text,))
-        yield report
-
-    tests = [path.name for path in corpus.tests]
-    # the seed changes the texts only if a sample is drawn
-    rule = [
-        "texts distinct by token ids",
-        *names,
-        seed if limit else "",
-        limit,
-        options.keep_duplicates,
-        *corpus.absent,
-        *tests,
-    ]
-    paths = [file.path for file in corpus.files]
-    cache, hashes = cache_rows(paths, rows(), rule, tokenizer, further=corpus.tests, digest=sha256_of)
-    files = []
-    skipped = []
-    for file, counts in zip(hashes, cache.report["files"], strict=True):
-        files.append({**file, **counts})
-        skipped += [{"file": Path(file["file"]).name, **row} for row in counts["skipped"]]
-    entry = {**cache.report, "files": files, "absent": corpus.absent, "skipped": skipped}
-    if entry["transductive"]:
-        distributed.note("the texts hold test sentences (transductive), which the manifest and the report say as well")
-    if corpus.absent:
-        distributed.note(f"--texts {options.texts}: without {', '.join(corpus.absent)}, not found in the data")
-    return TrainingRows(Examples(cache, tokenizer.cls, tokenizer.sep, encoder.max_length), entry)
-
-
 @dataclass(frozen=True)
 class TextFile:
     """One file of texts; `split` is train, dev, test, or text for a file without splits."""
@@ -191,6 +148,44 @@ def _english(name: str, data: Path) -> Corpus:
     train = [TextFile(path, "train") for path in sts12]
     train += [file for file in files if file.split == "train"]
     return Corpus(train, tests, [] if sts12 else ["STS12 train"])
+
+
+def read_texts(corpus: Corpus, options: TextSettings, seed: int, encoder: InitialEncoder) -> TrainingRows:
+    """A sample of `--limit` texts, by seed, of the `corpus` that `find_texts` gives for these options."""
+    limit = options.limit
+    tokenizer = encoder.tokenizer
+
+    # lazy, as a cache hit reads nothing
+    def rows() -> Iterator[Row | ReaderReport]:
+        kept, report = gather_texts(corpus, tokenizer, seed, limit, keep_duplicates=options.keep_duplicates)
+        for number, text in enumerate(kept, start=1):
+            yield Row(str(number), (text,))
+        yield report
+
+    tests = [path.name for path in corpus.tests]
+    # the seed changes the texts only if a sample is drawn
+    rule = [
+        "texts distinct by token ids",
+        *names_in(options.texts),
+        seed if limit else "",
+        limit,
+        options.keep_duplicates,
+        *corpus.absent,
+        *tests,
+    ]
+    paths = [file.path for file in corpus.files]
+    cache, hashes = cache_rows(paths, rows(), rule, tokenizer, further=corpus.tests, digest=sha256_of)
+    files = []
+    skipped = []
+    for file, counts in zip(hashes, cache.report["files"], strict=True):
+        files.append({**file, **counts})
+        skipped += [{"file": Path(file["file"]).name, **row} for row in counts["skipped"]]
+    entry = {**cache.report, "files": files, "absent": corpus.absent, "skipped": skipped}
+    if entry["transductive"]:
+        distributed.note("the texts hold test sentences (transductive), which the manifest and the report say as well")
+    if corpus.absent:
+        distributed.note(f"--texts {options.texts}: without {', '.join(corpus.absent)}, not found in the data")
+    return TrainingRows(Examples(cache, tokenizer.cls, tokenizer.sep, encoder.max_length), entry)
 
 
 def gather_texts(

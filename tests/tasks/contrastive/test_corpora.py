@@ -130,7 +130,7 @@ def read(initial: InitialEncoder, tmp_path: Path, texts: list[str], **flags: Any
     path = write(tmp_path / "texts.txt", "\n".join(texts) + "\n")
     usual = {"texts": str(path), "sts_dev": str(tmp_path / "sts-dev.csv"), "data": str(tmp_path)}
     settings = ConsertSettings.of(**usual | flags)
-    rows = read_texts(settings.data, str(tmp_path), settings.training.seed, initial)
+    rows = read_texts(find_texts([str(path)], ""), settings.data, settings.training.seed, initial)
     return with_dev_pairs(rows, settings, initial, noun="texts", unlabelled=True)
 
 
