@@ -150,9 +150,8 @@ def chance_loss(options: LossSettings, rows: int, columns: int) -> float | None:
 
 
 def find_data(options: PretrainSettings) -> triplets.TripletFiles:
-    """The files of triplets, found before the encoder is loaded. Raises `UserError` if a file is missing or unfit."""
+    """The files of triplets. Raises `UserError` if one is missing or does not suit the settings."""
     files = triplets.find_triplets(options.files.triplets, options.files.data)
-    find_dev_pairs(options.files)  # a missing or unfit file is an error before the encoder is loaded
     if files.kind == "triplet" and options.data.per_premise != "first":
         raise UserError(f"--per-premise belongs to labelled NLI pairs; {files.paths[0]} holds none")
     if files.num_texts == 2:
@@ -180,15 +179,16 @@ def train(run: OpenRun[PretrainSettings]) -> None:
     options = run.settings
     training = options.training
 
-    # read the triplets
+    # read the triplets; a missing or unfit file is an error before the encoder is loaded
     files = find_data(options)
+    dev = find_dev_pairs(options.files)
     resources = dict(synonym_files(options))
     difficulty_run = expand_user(options.files.difficulty_run)
     if options.files.difficulty_run:
         resources |= difficulty.input_files(difficulty_run)
     initial = start.load_initial_encoder(options.encoder, run.device)
     rows_read = triplets.read(files, options.data.per_premise, initial.tokenizer, initial.max_length)
-    data = with_dev_pairs(rows_read, options, initial, noun="triplets" if files.num_texts == 3 else "pairs")
+    data = with_dev_pairs(rows_read, dev, options, initial, noun="triplets" if files.num_texts == 3 else "pairs")
 
     # score them with the starting encoder, sort them into easy, semi-hard and hard, pace them over the epochs
     rows = plan.random_subset(len(data.train), options.data.limit, training.seed)

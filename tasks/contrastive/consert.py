@@ -274,16 +274,16 @@ def train(run: OpenRun[ConsertSettings]) -> None:
         pairs = find_pairs(options.files)
     else:
         corpus = corpora.find_texts(names_in(options.data.texts), options.files.data)
-    find_dev_pairs(options.files)
+    dev = find_dev_pairs(options.files)
     resources = synonym_files(options)
     initial = start.load_initial_encoder(options.encoder, run.device)
     if joint:
         rows_read = read_pairs(pairs, [], options.files.data, initial)
-        data = with_dev_pairs(rows_read, options, initial, noun="pairs")
+        data = with_dev_pairs(rows_read, dev, options, initial, noun="pairs")
         rows = plan.random_subset(len(data.train), options.data.limit, training.seed)
     else:
         rows_read = corpora.read_texts(corpus, options.data, training.seed, initial)
-        data = with_dev_pairs(rows_read, options, initial, noun="texts", unlabelled=True)
+        data = with_dev_pairs(rows_read, dev, options, initial, noun="texts", unlabelled=True)
         rows = np.arange(len(data.train))  # --limit has been applied to the texts
     texts = sentence_numbers(data.train) if training.unique_batches else None
     steps = shuffled_plan(rows, training, texts)

@@ -88,6 +88,13 @@ class DevSets:
         return entry | {"kept": len(self)} | by_set
 
 
+class DevFiles(NamedTuple):
+    """The name in `--sts-dev`, and the file of each of its sets."""
+
+    name: str
+    paths: dict[str, Path]
+
+
 class TrainingRows(NamedTuple):
     """The rows to train on, and the manifest's entry about their files."""
 
@@ -114,6 +121,7 @@ class Data:
 
 def with_dev_pairs(
     rows: TrainingRows,
+    dev: DevFiles,
     options: StageOneSettings,
     encoder: InitialEncoder,
     *,
@@ -121,7 +129,7 @@ def with_dev_pairs(
     form: str = "bi",
     unlabelled: bool = False,
 ) -> Data:
-    """The training rows together with the dev pairs that `--sts-dev` names; warns about what a reader should know.
+    """The training rows together with the pairs of the dev files; warns about what a reader should know.
 
     noun: what the rows are called, such as "triplets".
     form: how a row is read, `bi` (each text by itself) or `cross` (a pair as one input).
@@ -133,7 +141,7 @@ def with_dev_pairs(
     if not len(train):
         raise UserError(f"{', '.join(files)}: no usable row, so there are no {noun} to train on")
     limit = options.data.limit
-    pairs = read_dev_pairs(options.files, encoder.tokenizer, encoder.max_length, limit=options.data.limit_eval)
+    pairs = read_dev_pairs(dev, encoder.tokenizer, encoder.max_length, limit=options.data.limit_eval)
     if options.training.selects_by_dev:
         pairs = replace(pairs, also_in=count_in_scored_sets(pairs, data_path(options.files.data)))
         shared = ", ".join(f"{count:,} in {name}" for name, count in pairs.also_in.items() if count)
@@ -204,14 +212,14 @@ def training_files(names: str, data: str, *defaults: str) -> list[Path]:
     return [readers.find_file(data_folder(data), "nli", defaults)]
 
 
-def find_dev_pairs(files: FileSettings) -> tuple[str, dict[str, Path]]:
-    """The name in `--sts-dev`, and the file of each of its sets.
+def find_dev_pairs(files: FileSettings) -> DevFiles:
+    """The files of `--sts-dev`.
 
     Raises `UserError` for a set that is missing, with the alternatives, and for a header that cannot be used.
     """
     choice = files.sts_dev
     if choice == NO_PAIRS:
-        return choice, {}
+        return DevFiles(choice, {})
     name = choice
     if choice.lower() in DEV_SETS:
         name = choice.lower()
@@ -229,15 +237,15 @@ def find_dev_pairs(files: FileSettings) -> tuple[str, dict[str, Path]]:
     # a wrong header is found here, before the encoder is loaded
     for path in paths.values():
         kind_of(path, ("pair-score",), "dev")
-    return name, paths
+    return DevFiles(name, paths)
 
 
-def read_dev_pairs(files: FileSettings, tokenizer: Tokenizer, length: int, *, limit: int = 0) -> DevSets:
-    """The pairs that `--sts-dev` names, `limit` of each set (0: all), the same ones in every run.
+def read_dev_pairs(files: DevFiles, tokenizer: Tokenizer, length: int, *, limit: int = 0) -> DevSets:
+    """The pairs of some dev files, `limit` of each set (0: all), the same ones in every run.
 
-    Warns of Chinese sets that are missing. Raises `UserError` as `find_dev_pairs` does, and for what cannot be read.
+    Warns of Chinese sets that are missing. Raises `UserError` for what cannot be read.
     """
-    name, paths = find_dev_pairs(files)
+    name, paths = files
     absent: tuple[str, ...] = ()
     if name == "zh":
         absent = tuple(corpus for corpus in chinese.FOLDERS if corpus not in paths)

@@ -152,12 +152,12 @@ def train(run: OpenRun[NliSettings]) -> None:
     # read the pairs
     pairs = find_pairs(options.files)
     phrases = find_phrases(options.files)
-    find_dev_pairs(options.files)
+    dev = find_dev_pairs(options.files)
     resources = synonym_files(options)
     initial = start.load_initial_encoder(options.encoder, run.device)
     rows_read = read_pairs(pairs, phrases, options.files.data, initial)
     form = "cross" if cross else "bi"
-    data = with_dev_pairs(rows_read, options, initial, noun="pairs", form=form)
+    data = with_dev_pairs(rows_read, dev, options, initial, noun="pairs", form=form)
     rows = plan.random_subset(len(data.train), options.data.limit, training.seed)
     steps = shuffled_plan(rows, training)
 

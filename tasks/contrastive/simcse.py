@@ -133,11 +133,11 @@ def train(run: OpenRun[SimcseSettings]) -> None:
 
     # read the texts; a missing or unfit file is an error before the encoder is loaded
     corpus = corpora.find_texts(names_in(options.data.texts), options.files.data)
-    find_dev_pairs(options.files)
+    dev = find_dev_pairs(options.files)
     resources = synonym_files(options)
     initial = start.load_initial_encoder(options.encoder, run.device)
     rows_read = corpora.read_texts(corpus, options.data, training.seed, initial)
-    data = with_dev_pairs(rows_read, options, initial, noun="texts", unlabelled=True)
+    data = with_dev_pairs(rows_read, dev, options, initial, noun="texts", unlabelled=True)
     rows = np.arange(len(data.train))  # --limit has been applied to the texts
     texts = sentence_numbers(data.train) if training.unique_batches else None
     steps = shuffled_plan(rows, training, texts)

@@ -57,7 +57,7 @@ PRESETS_OF_STAGE_ONE = [
 def test_presets_find_their_files(command: str, preset: str) -> None:
     values = PRESETS[command][preset].values
     files = PhraseFileSettings(data=str(SAMPLE), sts_dev=values["sts_dev"], phrases=values.get("phrases", ""))
-    assert data.find_dev_pairs(files)
+    assert data.find_dev_pairs(files).paths
     if "texts" in values:
         assert corpora.find_texts([values["texts"]], str(SAMPLE)).files
     elif "objective" in values:

@@ -22,7 +22,7 @@ from minbert.train.settings import names_in
 from minbert.train.start import InitialEncoder
 from tasks.contrastive.consert import ConsertSettings
 from tasks.contrastive.corpora import find_texts, gather_texts, read_texts, sample
-from tasks.contrastive.data import Data, with_dev_pairs
+from tasks.contrastive.data import Data, find_dev_pairs, with_dev_pairs
 from tasks.readers.senteval import STS
 from tests.tasks.contrastive.conftest import texts_of, write
 
@@ -131,7 +131,8 @@ def read(initial: InitialEncoder, tmp_path: Path, texts: list[str], **flags: Any
     usual = {"texts": str(path), "sts_dev": str(tmp_path / "sts-dev.csv"), "data": str(tmp_path)}
     settings = ConsertSettings.of(**usual | flags)
     rows = read_texts(find_texts([str(path)], ""), settings.data, settings.training.seed, initial)
-    return with_dev_pairs(rows, settings, initial, noun="texts", unlabelled=True)
+    dev = find_dev_pairs(settings.files)
+    return with_dev_pairs(rows, dev, settings, initial, noun="texts", unlabelled=True)
 
 
 @pytest.mark.usefixtures("dev_file")

@@ -15,7 +15,15 @@ from minbert.files import sha256_of
 from minbert.tokenizer import Tokenizer
 from minbert.train.start import InitialEncoder
 from tasks.contrastive.consert import ConsertSettings
-from tasks.contrastive.data import DevSets, TrainingRows, count_in_scored_sets, read_dev_pairs, with_dev_pairs
+from tasks.contrastive.data import (
+    DevFiles,
+    DevSets,
+    TrainingRows,
+    count_in_scored_sets,
+    find_dev_pairs,
+    read_dev_pairs,
+    with_dev_pairs,
+)
 from tasks.contrastive.settings import FileSettings
 from tasks.examples import Examples
 from tests.tasks.contrastive.conftest import texts_of, write
@@ -29,7 +37,8 @@ def read(tiny: Path, corpora: Path) -> Read:
     """A function that reads what `--sts-dev` names in a data folder."""
 
     def read_dev(name: str, data: Path = corpora) -> DevSets:
-        return read_dev_pairs(FileSettings(sts_dev=name, data=str(data)), Tokenizer.load(tiny), 32)
+        files = find_dev_pairs(FileSettings(sts_dev=name, data=str(data)))
+        return read_dev_pairs(files, Tokenizer.load(tiny), 32)
 
     return read_dev
 
@@ -60,8 +69,8 @@ def test_limit_draws_pairs(tiny: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "dev.csv", COURSE + "".join(f"{n}\t{n}\tA cat {n}.\tA dog.\t{n // 8}\n" for n in range(40)))
     ids = {}
     for limit in (10, 20):
-        options = FileSettings(sts_dev=str(file))
-        (pairs,) = read_dev_pairs(options, Tokenizer.load(tiny), 32, limit=limit).pairs.values()
+        files = find_dev_pairs(FileSettings(sts_dev=str(file)))
+        (pairs,) = read_dev_pairs(files, Tokenizer.load(tiny), 32, limit=limit).pairs.values()
         ids[limit] = [int(row.id) for row in pairs.cache.rows()]
     assert ids[10] == sorted(ids[10]) and set(ids[10]) < set(ids[20])
     assert max(ids[10]) > 20, "a file may be sorted by score"
@@ -99,7 +108,7 @@ def test_missing_set_names_the_remedy(read: Read, tmp_path: Path, name: str, rem
 def test_no_usable_row_is_refused(initial: InitialEncoder, examples_of: Callable[..., Examples]) -> None:
     rows = TrainingRows(examples_of([]), {"files": [{"file": "own.csv"}]})
     with pytest.raises(UserError, match=r"^own\.csv: no usable row, so there are no triplets"):
-        with_dev_pairs(rows, ConsertSettings.of(), initial, noun="triplets")
+        with_dev_pairs(rows, DevFiles("none", {}), ConsertSettings.of(), initial, noun="triplets")
 
 
 def test_pairs_in_scored_sets_are_counted(read: Read, corpora: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,7 +130,7 @@ def test_pairs_in_scored_sets_are_counted(read: Read, corpora: Path, capsys: pyt
 
 @pytest.mark.realdata
 def test_course_dev_overlaps_scored_sets(real_data: Path, tiny: Path) -> None:
-    course = read_dev_pairs(FileSettings(sts_dev="course"), Tokenizer.load(tiny), 32)
+    course = read_dev_pairs(find_dev_pairs(FileSettings(sts_dev="course")), Tokenizer.load(tiny), 32)
     expected = {"STS12": 153, "STS13": 66, "STS14": 232, "STS15": 186, "STS16": 57, "STS-B": 148, "STS-B dev": 149}
     counts = count_in_scored_sets(course, real_data)
     assert len(course) == 863 and {name: counts[name] for name in expected} == expected

@@ -14,6 +14,7 @@ from minbert import UserError
 from minbert.train.settings import Settings, parse
 from pretrain_cbcl import PretrainSettings, find_data
 from tasks.contrastive.consert import ConsertSettings
+from tasks.contrastive.data import find_dev_pairs
 from tasks.contrastive.fit import next_command
 from tasks.contrastive.nli import NliSettings
 from tasks.contrastive.simcse import SimcseSettings
@@ -92,8 +93,9 @@ def test_paths_may_begin_with_home(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("nli/nli-triplets.csv", "course/sts-dev.csv"):
         shutil.copy(SAMPLE / name, tmp_path)
-    files = find_data(settings_of(PRETRAIN, "--triplets=~/nli-triplets.csv", "--sts-dev=~/sts-dev.csv"))
-    assert files.paths == [tmp_path / "nli-triplets.csv"]
+    settings = settings_of(PRETRAIN, "--triplets=~/nli-triplets.csv", "--sts-dev=~/sts-dev.csv")
+    assert find_data(settings).paths == [tmp_path / "nli-triplets.csv"]
+    assert find_dev_pairs(settings.files).paths == {"sts": tmp_path / "sts-dev.csv"}
 
 
 BAD = [
