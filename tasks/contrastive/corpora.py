@@ -23,7 +23,7 @@ from minbert.train.settings import DataSettings, flag, names_in
 from minbert.train.start import InitialEncoder
 from tasks.contrastive.data import TrainingRows, cache_rows
 from tasks.examples import Examples
-from tasks.readers import chinese, is_table, open_as, senteval, text_key
+from tasks.readers import chinese, kind_of, open_as, senteval, text_key
 
 SOURCES = ("sts", "sts-train", "chinese")
 """The names of texts that need no path."""
@@ -105,8 +105,7 @@ def _source(name: str, data: str) -> Corpus:
     if not path.is_file():
         near = suggestion(name, SOURCES)
         raise UserError(f"--texts: {name!r} is neither {', '.join(SOURCES)} nor a file{near}")
-    if is_table(path):
-        raise UserError(f"--texts {path}: is a table; a file of texts has one on each line")
+    kind_of(path, ("lines",))  # a table is an error
     return Corpus([TextFile(path, "text", "lines")])
 
 
@@ -130,10 +129,7 @@ def _chinese(data: Path) -> Corpus:
 
 def _english(name: str, data: Path) -> Corpus:
     """STS12 to 16, STS-B and SICK, in ConSERT's order; for `sts-train` their train files."""
-    try:
-        base = senteval.root(data)
-    except UserError as error:
-        raise UserError(f"--texts {name}: {error}") from None
+    base = senteval.root(data)
     subsets = [(year, "test") for year in senteval.STS]
     for corpus in ("STS-B", "SICK"):
         subsets += [(corpus, split) for split in senteval.SICK]
