@@ -61,7 +61,8 @@ def read(folder: Path, names: Sequence[str]) -> list[ScoredSet]:
         if name in CHINESE:
             scored_sets.append(_read_chinese(folder, name))
         else:
-            parts = senteval.scored(folder, name)
+            paths = senteval.scored_files(senteval.root(folder), name)
+            parts = {subset: readers.open_as(path, "pair-score") for subset, path in paths.items()}
             scored_sets.append(_scored_set("SICK-R" if name == "SICK" else name, parts, ""))
     return scored_sets
 

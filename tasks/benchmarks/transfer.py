@@ -21,10 +21,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, PredefinedSplit, StratifiedKFold
 
 from minbert.errors import UserError
-from minbert.files import data_folder
+from minbert.files import data_folder, require_file
 from minbert.token_cache import Row
 from minbert.train import cli
-from tasks import intervals
+from tasks import intervals, readers
 from tasks.benchmarks import common
 from tasks.benchmarks.common import AVERAGE, COLUMNS, EmbeddingCache, NamedEncoder, Score
 from tasks.readers import senteval
@@ -114,8 +114,15 @@ def main(arguments: list[str] | None = None) -> None:
 
 def read_set(folder: Path, name: str) -> LabelledRows:
     """Read a set. Raises `UserError` for a missing file, and for a row without label or text."""
+    base = senteval.root(folder)
+    kind, files_of_split = senteval.CLASSIFICATION[name]
     data: dict[str, list[Row]] = {}
-    for split, file in senteval.classification(folder, name).items():
+    for split, files in files_of_split.items():
+        paths = [require_file(base / path) for path in files]
+        if kind == "polarity":
+            file = senteval.polarity(*paths)
+        else:
+            file = readers.open_as(paths[0], kind)
         if file.skipped:
             issue = file.skipped[0]
             raise UserError(f"{name} {split}, line {issue.line}: {issue.reason}")

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from minbert.errors import UserError, format_list
 from minbert.token_cache import Issue, Row
-from tasks.readers.kinds import KINDS, ParseLabel, Request, find_columns, fit, label_parser, unknown_format
-from tasks.readers.table import BOM, Record, Table, open_table, read_lines, text_of
+from tasks.readers.kinds import KINDS, ParseLabel, Request, find_columns, label_parser
+from tasks.readers.table import BOM, Record, Table, read_lines, text_of
 
 # JSON can hold surrogates; a file in UTF-16 without a byte order mark is read as UTF-8 with NULs
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
@@ -66,18 +66,6 @@ class DataFile:
             if _NOT_TEXT.search(text):
                 raise UserError(f"{self.path}:{line}: not text: a NUL or an unpaired surrogate")
         self.rows.append(Row(row_id, texts, label, line, note))
-
-
-def read_table(path: Path, request: Request) -> DataFile:
-    """The rows of a file with a header that names the columns of a kind, or of a layout without a header.
-
-    Raises `UserError` for other files.
-    """
-    table = open_table(path)
-    fitted = fit(table, request)
-    if fitted is None:
-        raise unknown_format(table, request)
-    return read_rows(fitted, request)
 
 
 def read_rows(table: Table, request: Request) -> DataFile:

@@ -8,8 +8,8 @@ from pathlib import Path
 from minbert.errors import UserError
 from minbert.files import require_file
 from minbert.token_cache import Row
-from tasks.readers.kinds import QUESTIONS, Request, parse_score
-from tasks.readers.rows import DataFile, plain_lines, read_label, read_table
+from tasks.readers.kinds import QUESTIONS, parse_score
+from tasks.readers.rows import DataFile, plain_lines, read_label
 from tasks.readers.table import Table, read_lines
 
 # Folder and subsets (STS-B: folders, the first that exists is read). SMT of STS13 is not free; SentEval omits it too.
@@ -40,7 +40,8 @@ CLASSIFICATION: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
 }
 """Name -> (kind of rows as for `open_as`, split -> its files); SentEval cross-validates the sets with a single split.
 
-The kind `polarity` has one file per class: the first holds class 1, the second class 0.
+Class 1 is positive, objective (SUBJ) or paraphrase (MRPC); TREC follows `kinds.QUESTIONS`. The kind `polarity` has one
+file per class: the first holds class 1, the second class 0.
 """
 
 
@@ -75,39 +76,6 @@ def scored_files(base: Path, name: str, split: str = "test") -> dict[str, Path]:
     # the folder has one name in SentEval's download and another in STS-B's own
     candidates = [base / directory / f"sts-{split}.csv" for directory in STSB]
     return {name: next((path for path in candidates if path.is_file()), candidates[0])}
-
-
-def scored(folder: Path, name: str, split: str = "test") -> dict[str, DataFile]:
-    """Pairs with a human score, by subset: `scored_files`, read.
-
-    Scores are from 0 to 5, in SICK from 1 to 5. Pairs without a score (a blank line of an STS gold file) are skipped.
-    Raises `UserError` for a missing file.
-    """
-    data = {}
-    for subset, path in scored_files(root(folder), name, split).items():
-        require_file(path)
-        data[subset] = read_sts_input(path) if name in STS else read_table(path, Request("pair-score"))
-    return data
-
-
-def classification(folder: Path, name: str) -> dict[str, DataFile]:
-    """Sentences (pairs for MRPC) with a class from 0, by split; `all` for sets that are cross-validated.
-
-    Class 1 is positive, objective (SUBJ) or paraphrase (MRPC); TREC follows `kinds.QUESTIONS`. Raises `UserError` for a
-    missing file.
-    """
-    base = root(folder)
-    kind, splits = CLASSIFICATION[name]
-    data = {}
-    for split, names in splits.items():
-        paths = [require_file(base / file) for file in names]
-        if kind == "polarity":
-            data[split] = polarity(*paths)
-        elif name == "TREC":
-            data[split] = read_trec(*paths)
-        else:
-            data[split] = read_table(paths[0], Request(kind))
-    return data
 
 
 def polarity(first: Path, second: Path) -> DataFile:

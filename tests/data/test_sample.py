@@ -19,7 +19,6 @@ from tasks.benchmarks import sets, transfer
 from tasks.contrastive import corpora, data, pairs, triplets
 from tasks.contrastive.pairs import PhraseFileSettings
 from tasks.presets import PRESETS
-from tasks.readers import senteval
 
 SAMPLE = Path(__file__).parent.parent.parent / "data" / "sample"
 NLTK_DATA = SAMPLE / "nltk_data"
@@ -76,8 +75,8 @@ def test_scored_sets_have_eight_pairs() -> None:
 def test_classes_fill_the_folds() -> None:
     """Twelve rows of a class leave ten in the training part of one of ten folds, which is divided into ten again."""
     for name in transfer.SETS:
-        for split, file in senteval.classification(SAMPLE, name).items():
-            counts = Counter(row.label for row in file.rows)
+        for split, rows in transfer.read_set(SAMPLE, name).items():
+            counts = Counter(row.label for row in rows)
             assert min(counts.values()) >= {"all": 12, "train": 10}.get(split, 1), name
 
 

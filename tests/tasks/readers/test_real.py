@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tasks import readers
-from tasks.readers import open_as, senteval
+from tasks.benchmarks import sets, transfer
+from tasks.readers import open_as
 
 pytestmark = pytest.mark.realdata
 # file, kind, split, number of classes, rows kept, skipped, labelled
@@ -62,8 +63,8 @@ SCORED = {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 1
 
 @pytest.mark.parametrize("name", SCORED)
 def test_scored_pairs_are_read_whole(real_data: Path, name: str) -> None:
-    data = senteval.scored(real_data / "senteval", name)
-    assert sum(len(subset.rows) for subset in data.values()) == SCORED[name]
+    (data,) = sets.read(real_data / "senteval", [name])
+    assert len(data.pairs) == SCORED[name]
 
 
 # Sizes as SentEval's paper and readme give them.
@@ -80,8 +81,8 @@ SIZES = {
 
 @pytest.mark.parametrize("name", SIZES)
 def test_classes_are_read_whole(real_data: Path, name: str) -> None:
-    data = senteval.classification(real_data / "senteval", name)
-    assert sum(len(split.rows) for split in data.values()) == SIZES[name]
-    for split in data.values():
-        assert {row.label for row in split.rows} == set(range(6 if name == "TREC" else 2))
-        assert all(all(row.texts) for row in split.rows)
+    data = transfer.read_set(real_data / "senteval", name)
+    assert sum(map(len, data.values())) == SIZES[name]
+    for rows in data.values():
+        assert {row.label for row in rows} == set(range(6 if name == "TREC" else 2))
+        assert all(all(row.texts) for row in rows)

@@ -10,7 +10,8 @@ import pytest
 
 from minbert import UserError
 from minbert.token_cache import Issue, Row
-from tasks.readers import open_as, senteval
+from tasks.benchmarks import transfer
+from tasks.readers import DataFile, open_as, senteval
 
 BENCH = "main-news\theadlines\t2014\t0007\t{}\t{}\t{}"
 SICK = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
@@ -64,8 +65,14 @@ def test_root_is_found_from_its_parents(layout: Path) -> None:
     assert senteval.root(layout) == layout / "senteval" / "downstream"
 
 
+def scored(layout: Path, name: str, split: str = "test") -> dict[str, DataFile]:
+    """The files of a set with scores, by subset."""
+    paths = senteval.scored_files(senteval.root(layout), name, split)
+    return {subset: open_as(path, "pair-score") for subset, path in paths.items()}
+
+
 def test_sts_pairs_have_gold_scores(layout: Path) -> None:
-    subsets = senteval.scored(layout, "STS13")
+    subsets = scored(layout, "STS13")
     assert list(subsets) == ["FNWN", "headlines", "OnWN"], "SMT is not among them"
     assert subsets["FNWN"].rows == [Row("1", ('He said " no .', "She said no ."), 2.5), Row("3", ("C", "D"), 0.0)]
     assert subsets["FNWN"].skipped == [Issue(2, "no gold score")]
@@ -74,43 +81,43 @@ def test_sts_pairs_have_gold_scores(layout: Path) -> None:
 
 def test_shorter_gold_file_is_error(layout: Path, refusal: Callable) -> None:
     (layout / "downstream/STS/STS13-en-test/STS.gs.FNWN.txt").write_text("1\n2\n")
-    message = refusal(lambda: senteval.scored(layout, "STS13"))
+    message = refusal(lambda: scored(layout, "STS13"))
     assert message.removeprefix("downstream/STS/STS13-en-test/").startswith("STS.gs.FNWN.txt: ends before line 3")
 
 
 def test_sts_b_in_both_copies(layout: Path) -> None:
-    (first,) = senteval.scored(layout, "STS-B")["STS-B"].rows
+    (first,) = scored(layout, "STS-B")["STS-B"].rows
     assert first == Row("1", ('a " b', "c"), 3.2), "the tokenised copy comes first, as in SentEval"
-    (dev,) = senteval.scored(layout, "STS-B", "dev")["STS-B"].rows
+    (dev,) = scored(layout, "STS-B", "dev")["STS-B"].rows
     assert dev == Row("1", ("E", "F"), 0.0)
     (layout / "downstream/STS/STSBenchmark/sts-test.csv").unlink()
-    raw = senteval.scored(layout, "STS-B")["STS-B"].rows
+    raw = scored(layout, "STS-B")["STS-B"].rows
     assert raw == [Row("1", ("A", "B"), 4.0), Row("2", ("C", "D"), 1.0)], "the source behind a row is left out"
     with pytest.raises(UserError, match=r"STSBenchmark/sts-train\.csv: no such file"):
-        senteval.scored(layout, "STS-B", "train")
+        scored(layout, "STS-B", "train")
 
 
 def test_sick_has_scores_and_classes(layout: Path) -> None:
-    assert senteval.scored(layout, "SICK")["SICK"].rows == [Row("6", ("A", "B"), 5.0)]
+    assert scored(layout, "SICK")["SICK"].rows == [Row("6", ("A", "B"), 5.0)]
     for split, label in (("train", 2.0), ("dev", 1.0), ("test", 0.0)):
         path = senteval.scored_files(senteval.root(layout), "SICK", split)["SICK"]
         assert [row.label for row in open_as(path, "nli").rows] == [label]
 
 
 def test_sets_of_two_files(layout: Path) -> None:
-    first, second, blank = senteval.classification(layout, "MR")["all"].rows
+    first, second, blank = transfer.read_set(layout, "MR")["all"]
     assert (first, second) == (Row("pos-1", ("a café of wit .",), 1.0), Row("neg-1", ("dull\x85 and long",), 0.0))
     assert (blank.texts, blank.label, blank.line) == ((".",), 0.0, 2) and "blank line" in blank.note
-    assert [row.label for row in senteval.classification(layout, "SUBJ")["all"].rows] == [1.0, 0.0], "objective is 1"
+    assert [row.label for row in transfer.read_set(layout, "SUBJ")["all"]] == [1.0, 0.0], "objective is 1"
 
 
 def test_sets_with_splits(layout: Path) -> None:
-    sst = senteval.classification(layout, "SST2")
-    assert sst["train"].rows == [Row("1", ('so " good',), 1.0), Row("2", ("bad",), 0.0)]
-    assert [row.label for split in ("dev", "test") for row in sst[split].rows] == [1.0, 0.0]
-    trec = senteval.classification(layout, "TREC")
-    assert trec["train"].rows == [Row("1", ("How ?",), 1.0), Row("2", ("How many éclairs : two ?",), 5.0)]
-    assert [row.label for row in trec["test"].rows] == [0.0]
-    mrpc = senteval.classification(layout, "MRPC")
-    assert mrpc["train"].rows == [Row("2", ('" A , he', "A"), 1.0)]
-    assert [row.label for row in mrpc["test"].rows] == [0.0]
+    sst = transfer.read_set(layout, "SST2")
+    assert sst["train"] == [Row("1", ('so " good',), 1.0), Row("2", ("bad",), 0.0)]
+    assert [row.label for split in ("dev", "test") for row in sst[split]] == [1.0, 0.0]
+    trec = transfer.read_set(layout, "TREC")
+    assert trec["train"] == [Row("1", ("How ?",), 1.0), Row("2", ("How many éclairs : two ?",), 5.0)]
+    assert [row.label for row in trec["test"]] == [0.0]
+    mrpc = transfer.read_set(layout, "MRPC")
+    assert mrpc["train"] == [Row("2", ('" A , he', "A"), 1.0)]
+    assert [row.label for row in mrpc["test"]] == [0.0]
