@@ -24,6 +24,7 @@ from minbert.bert import BertModel
 from minbert.errors import UserError, one_of
 from minbert.ragged import Ragged, inverse, ramp, to_device
 from minbert.seeds import digest
+from tasks.readers.kinds import parse_number
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
@@ -234,10 +235,7 @@ def _parse_view(part: str, protect_special: bool) -> View:
         if colon:
             raise UserError(f"--views: {part!r}: {kind.name} takes no rate")
         return kind(0.0, protect_special)
-    try:
-        rate = float(number) if colon else kind.default_rate
-    except ValueError:
-        raise UserError(f"--views: {part!r}: {number!r} is not a number") from None
+    rate = parse_number(number) if colon else kind.default_rate
     in_range = 0 <= rate < 1
     limits = "the rate must be at least 0 and below 1"
     if kind is Adversarial:

@@ -164,7 +164,7 @@ def test_specs_become_views() -> None:
         ("shuffle", "two views of a text are needed"),
         ("shufle,none", "'shufle' is not one of none, shuffle"),
         ("shuffle:0.2,none", "shuffle takes no rate"),
-        ("dropout:,none", "is not a number"),
+        ("dropout:,none", "the rate must be"),
         ("dropout:1,none", "at least 0 and below 1"),
         ("none,token-cutoff:nan", "at least 0 and below 1"),
         ("adversarial:0,none", "must be above 0"),
