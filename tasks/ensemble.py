@@ -60,12 +60,9 @@ def check_alike(runs: Sequence[Path]) -> None:
             hashes[f"definition of {task}"] = str(recorded_definition(definition).reading)
         if run == runs[0]:
             first_hashes = hashes
-        in_one = sorted(hashes.keys() ^ first_hashes.keys())
-        if in_one:
-            raise UserError(f"{run} and {runs[0]}: only one of them has a {in_one[0]}")
-        for name, sha256 in hashes.items():
-            if sha256 != first_hashes[name]:
-                raise UserError(f"{run}: the {name} is not that of {runs[0]}")
+        for name in first_hashes | hashes:
+            if hashes.get(name) != first_hashes.get(name):
+                raise UserError(f"{run} and {runs[0]} differ in the {name}")
 
 
 def load(run: Path, name: str, data: Path | None = None) -> Member:
