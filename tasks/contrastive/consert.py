@@ -18,7 +18,7 @@ from minbert.errors import UserError
 from minbert.train import cli, plan, start
 from minbert.train.loop import StepContext
 from minbert.train.plan import PlannedBatch
-from minbert.train.settings import flag, names_in, parse, refuse_flags, require_range
+from minbert.train.settings import flag, parse, refuse_flags, require_range
 from minbert.train.start import OpenRun
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files, write_replacements
 from tasks.contrastive import corpora, losses, nli
@@ -273,7 +273,7 @@ def train(run: OpenRun[ConsertSettings]) -> None:
     if joint:
         pairs = find_pairs(options.files)
     else:
-        corpus = corpora.find_texts(names_in(options.data.texts), options.files.data)
+        corpus = corpora.find_texts(options.data.texts, options.files.data)
     dev = find_dev_pairs(options.files)
     resources = synonym_files(options)
     initial = start.load_initial_encoder(options.encoder, run.device)

@@ -8,7 +8,7 @@
 | a path | any file, one sentence a line |
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,15 +78,16 @@ class Corpus:
     absent: list[str] = field(default_factory=list)
 
 
-def find_texts(sources: Sequence[str], data: str) -> Corpus:
-    """The files of some sources, in order, those with a name in the data folder `data`, as `--data` gives it.
+def find_texts(texts: str, data: str) -> Corpus:
+    """The files of the sources that `--texts` names, in order; `data` is the data folder as `--data` gives it.
 
     Raises `UserError` for a source that is unknown or has no file.
     """
-    if not sources:
+    names = names_in(texts)
+    if not names:
         raise UserError(f"--texts: name {', '.join(SOURCES)}, or files of one sentence a line")
     corpus = Corpus()
-    for name in sources:
+    for name in names:
         source = _source(name, data)
         corpus.files += source.files
         corpus.tests += [path for path in source.tests if path.is_file()]

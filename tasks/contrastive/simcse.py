@@ -15,7 +15,7 @@ from torch import Tensor
 from minbert.errors import UserError
 from minbert.train import cli, distributed, plan, start
 from minbert.train.plan import PlannedBatch
-from minbert.train.settings import flag, names_in, parse, require_range
+from minbert.train.settings import flag, parse, require_range
 from minbert.train.start import OpenRun
 from tasks.augment.punctuation import Punctuation
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files, write_replacements
@@ -132,7 +132,7 @@ def train(run: OpenRun[SimcseSettings]) -> None:
     training = options.training
 
     # read the texts; a missing or unfit file is an error before the encoder is loaded
-    corpus = corpora.find_texts(names_in(options.data.texts), options.files.data)
+    corpus = corpora.find_texts(options.data.texts, options.files.data)
     dev = find_dev_pairs(options.files)
     resources = synonym_files(options)
     initial = start.load_initial_encoder(options.encoder, run.device)

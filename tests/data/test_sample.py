@@ -58,7 +58,7 @@ def test_presets_find_their_files(command: str, preset: str) -> None:
     files = PhraseFileSettings(data=str(SAMPLE), sts_dev=values["sts_dev"], phrases=values.get("phrases", ""))
     assert data.find_dev_pairs(files).paths
     if "texts" in values:
-        assert corpora.find_texts([values["texts"]], str(SAMPLE)).files
+        assert corpora.find_texts(values["texts"], str(SAMPLE)).files
     elif "objective" in values:
         assert pairs.find_pairs(files)
         assert bool(pairs.find_phrases(files)) == ("phrases" in values)

@@ -18,7 +18,6 @@ from transformers import BertTokenizerFast
 
 from minbert import UserError
 from minbert.tokenizer import Tokenizer
-from minbert.train.settings import names_in
 from minbert.train.start import InitialEncoder
 from tasks.contrastive.consert import ConsertSettings
 from tasks.contrastive.corpora import find_texts, gather_texts, read_texts, sample
@@ -35,7 +34,7 @@ DEV_PAIRS = [("The cat sat!", "A  dog runs."), ("The cat sat.", "Nobody."), ("A 
 def gather(minilm: Path) -> Gather:
     """A function that reads the texts of a source in a data folder, and the report on its files."""
     tokenizer = Tokenizer.load(minilm)
-    return lambda source, data: gather_texts(find_texts(names_in(source), str(data)), tokenizer, seed=0)
+    return lambda source, data: gather_texts(find_texts(source, str(data)), tokenizer, seed=0)
 
 
 def test_lines_keep_their_first_appearance(gather: Gather, tmp_path: Path) -> None:
@@ -65,7 +64,7 @@ def test_sts_train_reads_no_test_file(gather: Gather, corpora: Path) -> None:
     assert texts == ["Old train mill", "A mill", "A cup!", "New train mill", "A goat is in train", "The goat rests"]
     assert not report["transductive"]
     assert report["also_in_test"] == {"any": 3}, "A cup! is A cup. but for its mark"
-    assert find_texts(["sts-train"], str(corpora)).absent == ["STS12 train"]
+    assert find_texts("sts-train", str(corpora)).absent == ["STS12 train"]
     write(corpora / "downstream/STS/STS12-en-train/STS.input.MSRpar.txt", "A lamp\tThe lamp\n")
     assert gather("sts-train", corpora)[0] == ["A lamp", "The lamp", *texts]
 
@@ -74,7 +73,7 @@ def test_chinese_reads_existing_train_files(gather: Gather, corpora: Path) -> No
     texts, report = gather("chinese", corpora)
     assert texts == ["花呗怎么还款", "怎么还花呗", "额度多少", "鸟在飞。", "鱼在游"]
     assert report["also_in_test"] == {"any": 1}, "spaces make no difference"
-    assert find_texts(["chinese"], str(corpora)).absent == ["BQ train", "LCQMC train", "PAWS-X train"]
+    assert find_texts("chinese", str(corpora)).absent == ["BQ train", "LCQMC train", "PAWS-X train"]
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 2**40))
@@ -107,7 +106,7 @@ def test_missing_texts_name_the_remedy(gather: Gather, corpora: Path) -> None:
 @pytest.mark.realdata
 def test_real_sts_texts_are_conserts(gather: Gather, minilm: Path, real_data: Path) -> None:
     """ConSERT, Table 1: 89,192 texts, of which 48,699 differ; distinct by transformers' token ids."""
-    corpus = find_texts(["sts"], str(real_data))
+    corpus = find_texts("sts", str(real_data))
     texts, report = gather("sts", real_data)
     assert (report["texts"], report["kept"], report["transductive"]) == (89_192, 48_699 - 1_374, True)
     ids = BertTokenizerFast.from_pretrained(minilm)(texts, add_special_tokens=False)["input_ids"]
@@ -130,7 +129,7 @@ def read(initial: InitialEncoder, tmp_path: Path, texts: list[str], **flags: Any
     path = write(tmp_path / "texts.txt", "\n".join(texts) + "\n")
     usual = {"texts": str(path), "sts_dev": str(tmp_path / "sts-dev.csv"), "data": str(tmp_path)}
     settings = ConsertSettings.of(**usual | flags)
-    rows = read_texts(find_texts([str(path)], ""), settings.data, settings.training.seed, initial)
+    rows = read_texts(find_texts(str(path), ""), settings.data, settings.training.seed, initial)
     dev = find_dev_pairs(settings.files)
     return with_dev_pairs(rows, dev, settings, initial, noun="texts", unlabelled=True)
 
