@@ -140,7 +140,7 @@ def overlaps(files: Iterable[CheckedFile]) -> pd.DataFrame:
     scored = ScoredRows(scored_splits)
     results = []
     for (name, split), rows in tqdm(splits.items(), "comparing", leave=False, disable=None):
-        training_texts = scored.numbers_in_all(rows)
+        training_texts = scored.numbers_in(rows)
         for other, other_split in splits:
             if RANKS[split] < RANKS[other_split] and (name == other or split == "train"):
                 target = f"{other} {other_split}"

@@ -285,7 +285,7 @@ def count_in_scored_sets(dev: DevSets, folder: Path) -> dict[str, int]:
         except UserError as error:  # a damaged set does not keep an encoder from being trained
             distributed.note(f"{error} (so it is not known how many dev pairs are also in {name})")
             continue
-        numbers = dev_pairs.numbers_in_all(row.texts for row in scored)
+        numbers = dev_pairs.numbers_in(row.texts for row in scored)
         counts[name] = dev_pairs.overlap(dev.name, numbers).same
     return counts
 

@@ -36,24 +36,18 @@ class ScoredRows:
         numbers = [self._numbers.setdefault(text_key(text), len(self._numbers)) for text in row]
         return tuple(sorted(numbers))
 
-    def numbers_in(self, row: Texts) -> set[Numbers]:
-        """The scored texts among the one to three texts of another row, and every two of them as a pair."""
-        numbers = []
-        for text in row:
-            number = self._numbers.get(text_key(text))
-            if number is not None:
-                numbers.append(number)
-        numbers.sort()
-        singles = set(combinations(numbers, 1))
-        pairs = set(combinations(numbers, 2))
-        return singles | pairs
-
-    def numbers_in_all(self, rows: Iterable[Texts]) -> set[Numbers]:
-        """The scored texts and pairs in some rows."""
-        numbers: set[Numbers] = set()
+    def numbers_in(self, rows: Iterable[Texts]) -> set[Numbers]:
+        """The scored texts among the one to three texts of each of other rows, and every two of a row as a pair."""
+        texts: set[Numbers] = set()
         for row in rows:
-            numbers |= self.numbers_in(row)
-        return numbers
+            numbers = []
+            for text in row:
+                number = self._numbers.get(text_key(text))
+                if number is not None:
+                    numbers.append(number)
+            numbers.sort()
+            texts.update(combinations(numbers, 1), combinations(numbers, 2))
+        return texts
 
     def overlap(self, name: str, texts: Collection[Numbers]) -> Overlap:
         """Count the rows of the set `name` among `texts`, the scored texts and pairs in other rows."""

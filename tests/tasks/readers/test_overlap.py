@@ -31,7 +31,7 @@ def test_overlaps_equal_a_plain_loop(columns: int, training_columns: int) -> Non
     train = [tuple(generator.choice(pool, training_columns).tolist()) for _ in range(40)]
     test, dev = ([tuple(generator.choice(pool, columns).tolist()) for _ in range(45)] for _ in range(2))
     scored = ScoredRows({"test": test, "dev": dev})
-    texts = scored.numbers_in_all(train)
+    texts = scored.numbers_in(train)
     for name, rows in (("test", test), ("dev", dev)):
         expected = by_hand(rows, train)
         assert scored.overlap(name, texts) == expected and expected[2]
