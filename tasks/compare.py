@@ -17,7 +17,6 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from minbert.errors import UserError
 from minbert.files import distinct_names
 from minbert.train import cli
 from tasks import intervals, metrics
@@ -449,8 +448,6 @@ def compare(runs: Sequence[Run]) -> list[Table]:
     """The tables of scores, of each run if groups have several, of settings that differ, and of differences."""
     groups = group_runs(runs)
     frame = as_frame(groups)
-    if frame.empty:
-        raise UserError("the runs have no scores to compare")
     over_seeds = summary(frame, next(iter(groups)))
     tables = [score_table(groups, over_seeds)]
     if len(groups) < len(runs):
