@@ -26,9 +26,8 @@ from minbert.train.start import OpenRun
 
 def main() -> None:
     """Read the settings, open the run, then train."""
-    about = (__doc__ or "").splitlines()[0]
     program = "multitask_train.py"
-    parsed = parse(MultitaskSettings, PRESETS, sys.argv[1:], program=program, description=about, default="default")
+    parsed = parse(MultitaskSettings, PRESETS, sys.argv[1:], program=program, doc=__doc__, default="default")
     if parsed.settings.files.new_task:
         path = new_task.write_task(expand_user(parsed.settings.files.new_task))
         cli.say(f"{path}:\n\n{path.read_text(encoding='utf-8')}")

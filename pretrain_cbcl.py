@@ -166,10 +166,9 @@ def find_data(options: PretrainSettings) -> triplets.TripletFiles:
 
 def main() -> None:
     """Read the settings, open the run, then train."""
-    about = (__doc__ or "").splitlines()[0]
     program = "pretrain_cbcl.py"
     default = "cbcl-synonyms"
-    parsed = parse(PretrainSettings, PRESETS, sys.argv[1:], program=program, description=about, default=default)
+    parsed = parse(PretrainSettings, PRESETS, sys.argv[1:], program=program, doc=__doc__, default=default)
     with start.open_run(parsed) as run:
         train(run)
 

@@ -23,7 +23,7 @@ FILES = ("nli_for_simcse.csv", "nli-triplets.csv")
 
 def main() -> None:
     """Count the words and texts that have a synonym, for each method and choice of senses, and print them as CSV."""
-    parser = Parser(prog="python ablations/changed_words.py", description=(__doc__ or "").splitlines()[0])
+    parser = Parser(prog="python ablations/changed_words.py", doc=__doc__)
     parser.add_argument("--data", default="", metavar="DIR", help="folder of the data (default: $DATA_DIR, else data/)")
     options = parser.parse_args()
     path = readers.find_file(data_folder(options.data), "nli", FILES)

@@ -179,7 +179,7 @@ def main() -> None:
 
 def parse_arguments() -> argparse.Namespace:
     """The command line. Raises `UserError`."""
-    parser = Parser(prog="python ablations/run.py", description=(__doc__ or "").splitlines()[0], allow_abbrev=False)
+    parser = Parser(prog="python ablations/run.py", doc=__doc__)
     parser.add_argument("study", metavar="STUDY", help="a study of ablations/studies, a TOML file, or `list`")
     parser.add_argument("--set", action="append", default=[], metavar="FLAG=VALUE", help="a setting of every arm")
     parser.add_argument("--model", default="", metavar="NAME", help="a model of the study's file, with its settings")

@@ -88,7 +88,7 @@ class Arm:
     def parsed(self) -> Settings:
         """The settings as the command parses them. Raises `UserError`."""
         program, kind = COMMANDS[self.command]
-        parsed: Parsed[Any] = parse(kind, PRESETS, self.words(), program=program, description="", default="")
+        parsed: Parsed[Any] = parse(kind, PRESETS, self.words(), program=program, default="")
         if self.command == STAGE_TWO:
             parsed = resolve_defaults(parsed)
         return parsed.settings

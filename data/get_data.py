@@ -40,7 +40,6 @@ def parser() -> argparse.ArgumentParser:
         description=f"Fetch the real data sets into a folder, or check the data files of a folder. SET:\n{commands}",
         epilog="Run the same command again to continue where it stopped. HF_ENDPOINT names another model hub.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     flags.add_argument("set", choices=COMMANDS, metavar="SET", help="one of the above")
     flags.add_argument(

@@ -43,7 +43,7 @@ _HARMLESS: list[Any] = [
 
 def run(arguments: Sequence[str]) -> None:
     """The command line. Raises `UserError`."""
-    parser = cli.Parser(prog="python -m minbert.convert", description=(__doc__ or "").splitlines()[0])
+    parser = cli.Parser(prog="python -m minbert.convert", doc=__doc__)
     parser.add_argument("file", type=expand_user, help="a checkpoint of the course's code")
     like = "weights whose config and vocabulary it has (default: %(default)s)"
     parser.add_argument("--like", default="bert-base-uncased", help=like)

@@ -83,9 +83,7 @@ def train(tasks: Tasks, encoder: str | Path | Encoder = "minilm", **settings: An
     if not settings.get("from_run"):
         flags["weights"] = _encoder_folder(encoder) if isinstance(encoder, Encoder) else encoder
     arguments = [f"{flag_name(name)}={value}" for name, value in flags.items() if value is not None]
-    parsed = parse(
-        MultitaskSettings, PRESETS, arguments, program="multitask_train.py", description="", default="default"
-    )
+    parsed = parse(MultitaskSettings, PRESETS, arguments, program="multitask_train.py", default="default")
     deterministic = torch.get_deterministic_debug_mode()
     fills = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     try:

@@ -462,8 +462,7 @@ def compare(runs: Sequence[Run]) -> list[Table]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line: read the runs and print the tables."""
-    description = (__doc__ or "").splitlines()[0]
-    parser = cli.Parser(prog="python -m tasks.compare", description=description, allow_abbrev=False)
+    parser = cli.Parser(prog="python -m tasks.compare", doc=__doc__)
     parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="finished runs; the first is the baseline")
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
     options = parser.parse_args(arguments)

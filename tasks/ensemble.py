@@ -138,8 +138,7 @@ def differences(ensemble: Member, members: Sequence[Member]) -> Table:
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line: check the runs, predict with each, average, score and write."""
-    description = (__doc__ or "").splitlines()[0]
-    parser = cli.Parser(prog="python -m tasks.ensemble", description=description, allow_abbrev=False)
+    parser = cli.Parser(prog="python -m tasks.ensemble", doc=__doc__)
     parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="finished runs of multitask_train.py")
     parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="the folder to write")
     parser.add_argument("--data", metavar="DIR", type=Path, help="where the data are now (default: as in the runs)")

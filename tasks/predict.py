@@ -183,8 +183,7 @@ def _input_file(source: str) -> Iterator[tuple[Path, str]]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line: load the model, read the inputs, and write a table to standard output."""
-    description = (__doc__ or "").splitlines()[0]
-    parser = cli.Parser(prog="python -m tasks.predict", description=description, allow_abbrev=False)
+    parser = cli.Parser(prog="python -m tasks.predict", doc=__doc__)
     parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a finished run of multitask_train.py")
     parser.add_argument("--task", required=True, metavar="NAME", help="which head: sst, quora, sts or one of your own")
     file_help = "a table with a header, or one sentence a line (default: standard input)"

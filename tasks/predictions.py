@@ -90,11 +90,10 @@ def _problem(task: Task, source: str, row: str | None, id_: str | None) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    description = (__doc__ or "").splitlines()[0]
-    parser = cli.Parser(prog="python -m tasks.predictions", description=description, allow_abbrev=False)
+    parser = cli.Parser(prog="python -m tasks.predictions", doc=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="{check,submit}")
-    check = commands.add_parser("check", help="check the six files against the data files", allow_abbrev=False)
-    submit = commands.add_parser("submit", help="check them, then pack them as the course asks", allow_abbrev=False)
+    check = commands.add_parser("check", help="check the six files against the data files")
+    submit = commands.add_parser("submit", help="check them, then pack them as the course asks")
     for command in (check, submit):
         command.add_argument("folder", metavar="DIR", type=Path, help="a run folder, or the folder of prediction files")
         command.add_argument("--data", metavar="DIR", default="", help="the data files (default: $DATA_DIR, else data)")

@@ -44,10 +44,15 @@ def console_command() -> str:
 
 
 class Parser(argparse.ArgumentParser):
-    """An `ArgumentParser` that raises `UserError` instead of exiting, and is named for the console command if any."""
+    """An `ArgumentParser` that raises `UserError` instead of exiting, and is named for the console command if any.
 
-    def __init__(self, prog: str | None = None, **options: Any) -> None:
-        super().__init__(console_command() or prog, **options)
+    No flag may be abbreviated. The description is the first line of `doc`, the docstring of a module.
+    """
+
+    def __init__(self, prog: str | None = None, doc: str | None = None, **options: Any) -> None:
+        if doc:
+            options["description"] = doc.splitlines()[0]
+        super().__init__(console_command() or prog, allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
         """Raises `UserError`."""

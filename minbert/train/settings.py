@@ -292,14 +292,13 @@ class _Parser(HfArgumentParser, cli.Parser):
     """The parser of a command's flags: those of `preset_parser`, and those of its groups, each a group of the help."""
 
     def __init__(
-        self, settings_class: type[Settings], preset_parser: cli.Parser, program: str, description: str
+        self, settings_class: type[Settings], preset_parser: cli.Parser, program: str, doc: str | None
     ) -> None:
         super().__init__(
             parents=[preset_parser],
             prog=f"python {program}",
             usage="%(prog)s [--preset NAME] [flags]",
-            description=description,
-            allow_abbrev=False,
+            doc=doc,
             formatter_class=partial(_HelpFormatter, max_help_position=30, width=118),
         )
         for name, group in settings_class.groups().items():
@@ -353,15 +352,16 @@ def parse(
     arguments: Sequence[str],
     *,
     program: str,
-    description: str,
     default: str,
+    doc: str | None = None,
 ) -> Parsed[S]:
     """Parse a command line. `presets` are those of all commands, and `default` is the preset if none is named.
+    `--help` shows the first line of `doc`, the docstring of the command's module.
 
     `--a-b` and `--a_b` are equivalent. Raises `UserError`; prints and exits for `--help` and `--list-presets`.
     """
     # these flags are read before all others, so that --help shows the values of the preset as defaults
-    preset_parser = cli.Parser(add_help=False, allow_abbrev=False)
+    preset_parser = cli.Parser(add_help=False)
     preset_parser.add_argument("--preset", metavar="NAME", help="a named set of settings")
     preset_parser.add_argument(
         "--config", action="append", metavar="FILE.toml", help="settings in a file: they override the preset's"
@@ -387,7 +387,7 @@ def parse(
         if preset in command_presets and preset not in presets[program]:
             raise UserError(f"--preset {preset}: belongs to another command: python {command} --preset {preset}")
     preset = one_of(preset, presets[program], "--preset")
-    parser = _Parser(settings_class, preset_parser, program, description)
+    parser = _Parser(settings_class, preset_parser, program, doc)
     parser.set_defaults(**_table_values(parser, presets[program][preset].values, ""))
     from_file = _table_values(parser, table, f"{file}: ")
     parser.set_defaults(**from_file, preset=preset)

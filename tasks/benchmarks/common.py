@@ -47,7 +47,7 @@ K = TypeVar("K")
 
 def parser(suite: str, description: str) -> argparse.ArgumentParser:
     """The flags of every suite; its results are `SUITE.json` and `SUITE.md`."""
-    flags = Parser(prog=f"python -m tasks.benchmarks.{suite}", description=description, allow_abbrev=False)
+    flags = Parser(prog=f"python -m tasks.benchmarks.{suite}", description=description)
     flags.set_defaults(module=suite, suite=suite.removesuffix("_suite"))
     flags.add_argument(
         "--encoder",

@@ -29,10 +29,10 @@ Texts = Sequence[tuple[str, ...]]
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The command line."""
-    parser = cli.Parser(prog="python -m tasks.contrastive", description=(__doc__ or "").splitlines()[0])
+    parser = cli.Parser(prog="python -m tasks.contrastive", doc=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="show")
     description = "a premise's triplets with cosines, gap and difficulty, the easiest first (SelfCCL, Table 2)"
-    show = commands.add_parser("show", help=description, description=description, allow_abbrev=False)
+    show = commands.add_parser("show", help=description, description=description)
     usual = "(default: %(default)s)"
     show.add_argument("--premise", required=True, help="the anchor (case and white space do not matter)")
     show.add_argument("--triplets", required=True, help="labelled pairs (all their triplets are made), or triplets")

@@ -256,9 +256,8 @@ def chance_loss(options: LossSettings, rows: int) -> float:
 
 def main() -> None:
     """Read the settings, open the run, then train."""
-    about = (__doc__ or "").splitlines()[0]
     program = "-m tasks.contrastive.consert"
-    parsed = parse(ConsertSettings, PRESETS, sys.argv[1:], program=program, description=about, default="consert")
+    parsed = parse(ConsertSettings, PRESETS, sys.argv[1:], program=program, doc=__doc__, default="consert")
     with start.open_run(parsed) as run:
         train(run)
 

@@ -136,9 +136,8 @@ def classification(logits: Tensor, labels: Tensor) -> Metrics:
 
 def main() -> None:
     """Read the settings, open the run, then train."""
-    about = (__doc__ or "").splitlines()[0]
     program = "-m tasks.contrastive.nli"
-    parsed = parse(NliSettings, PRESETS, sys.argv[1:], program=program, description=about, default="sbert-nli")
+    parsed = parse(NliSettings, PRESETS, sys.argv[1:], program=program, doc=__doc__, default="sbert-nli")
     with start.open_run(parsed) as run:
         train(run)
 

@@ -119,9 +119,8 @@ class SimcseTrainStep(ContrastiveTrainStep):
 
 def main() -> None:
     """Read the settings, open the run, then train."""
-    about = (__doc__ or "").splitlines()[0]
     program = "-m tasks.contrastive.simcse"
-    parsed = parse(SimcseSettings, PRESETS, sys.argv[1:], program=program, description=about, default="simcse")
+    parsed = parse(SimcseSettings, PRESETS, sys.argv[1:], program=program, doc=__doc__, default="simcse")
     with start.open_run(parsed) as run:
         train(run)
 

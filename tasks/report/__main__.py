@@ -12,7 +12,7 @@ from tasks.report import page
 
 def main(arguments: list[str] | None = None) -> None:
     """Read the command line and write the page."""
-    parser = cli.Parser(prog="python -m tasks.report", description=(__doc__ or "").splitlines()[0], allow_abbrev=False)
+    parser = cli.Parser(prog="python -m tasks.report", doc=__doc__)
     parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a finished run")
     parser.add_argument("--out", metavar="FILE", type=Path, help="the page (default: RUN/report.html)")
     parser.add_argument("--no-texts", action="store_true", help="leave the sentences of the data out")

@@ -284,8 +284,7 @@ def _nouns(options: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    description = (__doc__ or "").splitlines()[0]
-    parser = cli.Parser(prog="python -m tasks.report.errors", description=description, allow_abbrev=False)
+    parser = cli.Parser(prog="python -m tasks.report.errors", doc=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="{sample,figure,nouns}")
     sample = commands.add_parser("sample", help="write a sheet of pairs to label with categories")
     figure = commands.add_parser("figure", help="count the categories of a labelled sheet, and draw them")

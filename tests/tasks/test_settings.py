@@ -24,7 +24,7 @@ COURSE = {
 
 def multitask(*words: str) -> Parsed[MultitaskSettings]:
     program = "multitask_train.py"
-    parsed = parse(MultitaskSettings, PRESETS, words, program=program, description="", default="default")
+    parsed = parse(MultitaskSettings, PRESETS, words, program=program, default="default")
     return resolve_defaults(parsed)
 
 

@@ -72,7 +72,7 @@ def presets(tmp_path: Path) -> Path:
 def parse_words(presets: Path, *words: str | Path) -> Parsed[CommandSettings]:
     presets_read = read_presets(presets, "command.py")
     arguments = [str(word) for word in words]
-    return parse(CommandSettings, presets_read, arguments, program="command.py", description="", default="plain")
+    return parse(CommandSettings, presets_read, arguments, program="command.py", default="plain")
 
 
 def test_flags_override_file_and_preset(presets: Path, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ COMMANDS: dict[str, tuple[type[Settings], str]] = {
 
 def settings_of(command: str, *words: str) -> Any:
     kind, default = COMMANDS[command]
-    return parse(kind, PRESETS, words, program=command, description="", default=default).settings
+    return parse(kind, PRESETS, words, program=command, default=default).settings
 
 
 CONSERT_OPTIMIZER = {"weight_decay": 0.01, "correct_bias": False}  # of the released code; the paper says Adam
@@ -139,5 +139,5 @@ def test_next_command_starts_from_the_run(tmp_path: Path, tiny: Path, monkeypatc
         words = shlex.split(next_command(Path("runs/cbcl/encoder"), str(SAMPLE), flags))
         words = words[words.index(next(word for word in words if word.endswith("multitask_train.py"))) + 1 :]
         program = "multitask_train.py"
-        parsed = parse(MultitaskSettings, PRESETS, words, program=program, description="", default="default")
+        parsed = parse(MultitaskSettings, PRESETS, words, program=program, default="default")
         assert resolve_defaults(parsed).settings.encoder.encoder == encoder
