@@ -15,7 +15,6 @@ from tasks.presets import PRESETS
 from tasks.settings import MultitaskSettings, resolve_defaults
 
 # isort: split
-from minbert import modules, weights
 from minbert.errors import format_count
 from minbert.files import expand_user
 from minbert.optimizer import AdamW
@@ -106,9 +105,7 @@ def train(run: OpenRun[MultitaskSettings]) -> None:
             # the prediction file repeats the data file, which may have been edited during training
             manifests.recorded_file(folder, name, split, None)
     record.save(folder, multitask.tasks, predictions, paths)
-    state_dict = initial.model.state_dict()
-    kept = modules.settings_kept_by_training(initial.folder)
-    weights.save(folder / "encoder", state_dict, initial.config, initial.tokenizer, initial.pooler, kept)
+    initial.save(folder / "encoder", initial.pooler)
     # the last file, as it tells that the run is finished
     evaluate.save_scores(folder, scores, state, training.keep)
     cli.say(f"\n{evaluate.as_text(scores, state, state.kept_weights(training, steps.total))}")

@@ -40,6 +40,11 @@ class InitialEncoder:
         """Hex SHA-256 of the initial weights."""
         return weights.sha256(self.folder)
 
+    def save(self, folder: Path, pooler: str) -> None:
+        """Write the encoder as it is now, with what it keeps of the settings in its own folder."""
+        kept = modules.settings_kept_by_training(self.folder)
+        weights.save(folder, self.model.state_dict(), self.config, self.tokenizer, pooler, kept)
+
 
 @dataclass(frozen=True)
 class OpenRun(Generic[S]):

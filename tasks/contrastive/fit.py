@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from minbert import modules, weights
 from minbert.encoder import Encoder
 from minbert.errors import format_count
 from minbert.files import data_path, write_json
@@ -94,9 +93,7 @@ def fit_and_save(
 
     # save the encoder, the cosines of the dev pairs and the scores
     folder = run.folder.path
-    state_dict = initial.model.state_dict()
-    kept_settings = modules.settings_kept_by_training(initial.folder)
-    weights.save(folder / "encoder", state_dict, initial.config, initial.tokenizer, model.pooler, kept_settings)
+    initial.save(folder / "encoder", model.pooler)
     last_loss = evaluation.last_epoch_loss(run.folder.metrics(), steps)
     scores: dict[str, Any] = {}
     for name, value in after.metrics.items():
