@@ -22,14 +22,13 @@ Input = tuple[list[int], list[int]]
 
 @dataclass(frozen=True)
 class Examples:
-    """Rows of a token cache, with the special token ids and the maximum length used to build batches.
+    """Rows of a token cache, with the tokenizer and the maximum length used to build batches.
 
     `changes` holds new token ids (whole texts, no special tokens) by (row, column), from augmentation.
     """
 
     cache: TokenCache
-    cls: int
-    sep: int
+    tokenizer: Tokenizer
     max_length: int
     changes: Mapping[tuple[int, int], Sequence[int]] = field(default_factory=dict, repr=False)
 
@@ -72,19 +71,21 @@ class Examples:
 
     def sentence(self, row: int, column: int) -> list[int]:
         """[CLS] text [SEP] of one text, truncated to `max_length`."""
-        return [self.cls, *self.ids(row, column)[: self.max_length - 2], self.sep]
+        return [self.tokenizer.cls, *self.ids(row, column)[: self.max_length - 2], self.tokenizer.sep]
 
     def joined(self, row: int, form: str = "cross") -> Input:
         """Both texts of a row in one sequence.
 
         `cross`: [CLS] a [SEP] b [SEP], token types 0 and 1. `paper`: [CLS] a [SEP] [CLS] b [SEP], token type 0.
         """
+        cls = self.tokenizer.cls
+        sep = self.tokenizer.sep
         if form == "paper":
             first, second = self._truncate_pair(row, special=4)
-            ids = [self.cls, *first, self.sep, self.cls, *second, self.sep]
+            ids = [cls, *first, sep, cls, *second, sep]
             return ids, [0] * len(ids)
         first, second = self._truncate_pair(row, special=3)
-        ids = [self.cls, *first, self.sep, *second, self.sep]
+        ids = [cls, *first, sep, *second, sep]
         return ids, [0] * (len(first) + 2) + [1] * (len(second) + 1)
 
     def ragged(self, rows: np.ndarray, form: str = "") -> Ragged:
@@ -125,14 +126,15 @@ class Examples:
         return first[:kept], second[: room - kept]
 
 
-def check_vocabulary(source: str, cache: TokenCache, tokenizer: Tokenizer, *, allow: bool) -> None:
+def check_vocabulary(source: str, examples: Examples, *, allow: bool) -> None:
     """Warn if the tokenizer's vocabulary lacks over 5% of the tokens of a file.
 
     Raises `UserError` above 50%, unless `allow`: such texts are of another language than the vocabulary.
     """
-    if not len(cache.token_ids):
+    token_ids = examples.cache.token_ids
+    if not len(token_ids):
         return
-    share = float(np.mean(cache.token_ids == tokenizer.unknown))
+    share = float(np.mean(token_ids == examples.tokenizer.unknown))
     message = f"{source}: {share:.0%} of the tokens are unknown to the encoder's vocabulary"
     if share > 0.5 and not allow:
         raise UserError(f"{message}; choose weights for this language, or go on with --allow-unknown")

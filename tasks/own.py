@@ -150,7 +150,7 @@ class OwnTask(PairTask):
         if not len(cache):
             few = "; it has too few rows to draw dev rows from: name a dev file" if self.definition.draws_dev else ""
             raise UserError(f"{path}: no usable {split} row{few}")
-        return Examples(cache, tokenizer.cls, tokenizer.sep, max_length)
+        return Examples(cache, tokenizer, max_length)
 
     def read(self, path: Path, split: str = "") -> DataFile:
         """The rows of a split, or all rows of a file to predict, whose labels may be missing or others.

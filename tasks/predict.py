@@ -101,7 +101,7 @@ class Predictor:
             clean = readers.clean_pair
         cleaned = [Row("", tuple(map(clean, row))) for row in rows]
         cache = token_cache.in_memory(cleaned, self.tokenizer)
-        return Examples(cache, self.tokenizer.cls, self.tokenizer.sep, self.max_length)
+        return Examples(cache, self.tokenizer, self.max_length)
 
 
 def texts_of(inputs: Sentences, task: Task) -> list[tuple[str, ...]]:
@@ -208,7 +208,7 @@ def main(arguments: list[str] | None = None) -> None:
         if notes:
             distributed.note(f"{name}: {len(notes):,} of {len(rows):,} rows are not scored; {notes[0]}")
         examples = predictor.examples(task, [row.texts for row in rows])
-        check_vocabulary(name, examples.cache, predictor.tokenizer, allow=options.allow_unknown)
+        check_vocabulary(name, examples, allow=options.allow_unknown)
         note_truncated(name, examples, task.pairs)
         outputs = predictor.outputs(task, examples)
         gold = np.array([row.label for row in rows])

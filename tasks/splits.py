@@ -102,7 +102,7 @@ def read(tasks: Sequence[Task], files: Paths, settings: MultitaskSettings, token
         for split in task.splits:
             path = files[task.name, split]
             examples = task.open(path, split, tokenizer, length)
-            check_vocabulary(str(path), examples.cache, tokenizer, allow=settings.data.allow_unknown)
+            check_vocabulary(str(path), examples, allow=settings.data.allow_unknown)
             skipped = len(examples.cache.skipped)
             rows = examples.cache.read
             if split != "train" and limit:

@@ -113,7 +113,7 @@ class Task(ABC):
         cache = readers.tokenised(path, self.kind, tokenizer, split, classes=self.class_count)
         if not len(cache):
             raise UserError(f"{path}: no usable row")
-        return Examples(cache, tokenizer.cls, tokenizer.sep, max_length)
+        return Examples(cache, tokenizer, max_length)
 
     def read_inputs(self, path: Path) -> DataFile:
         """The rows of a user's file to predict: a table with the columns that training reads, or one text a line.

@@ -144,7 +144,7 @@ def examples_of(tiny: Path, tmp_path: Path) -> Callable[..., Any]:
         source.write_text(repr(lines))
         tokenizer = Tokenizer.load(tiny)
         cache = token_cache.load(source, lines, "rows of a test", tokenizer, sha256=sha256_of(source))
-        return Examples(cache, tokenizer.cls, tokenizer.sep, max_length)
+        return Examples(cache, tokenizer, max_length)
 
     return make
 

@@ -182,7 +182,7 @@ def read_texts(corpus: Corpus, options: TextSettings, seed: int, encoder: Initia
         distributed.note("the texts hold test sentences (transductive), which the manifest and the report say as well")
     if corpus.absent:
         distributed.note(f"--texts {options.texts}: without {', '.join(corpus.absent)}, not found in the data")
-    return TrainingRows(Examples(cache, tokenizer.cls, tokenizer.sep, encoder.max_length), entry)
+    return TrainingRows(Examples(cache, tokenizer, encoder.max_length), entry)
 
 
 def gather_texts(

@@ -161,7 +161,7 @@ def with_dev_pairs(
     for examples in pairs.pairs.values():
         sets.append((str(examples.cache.source), examples, "bi"))
     for source, examples, input_form in sets:
-        check_vocabulary(source, examples.cache, encoder.tokenizer, allow=options.data.allow_unknown)
+        check_vocabulary(source, examples, allow=options.data.allow_unknown)
         note_truncated(source, examples, input_form)
     skipped = entry["skipped"]
     if skipped:
@@ -260,7 +260,7 @@ def read_dev_pairs(files: DevFiles, tokenizer: Tokenizer, length: int, *, limit:
             raise UserError(f"{path}: no usable row")
         # by seed 0 and not by --seed, so that runs with other seeds are scored on the same pairs
         cache = cache.subset(plan.random_subset(len(cache), limit, 0, dev_set, "dev"))
-        pairs[dev_set] = Examples(cache, tokenizer.cls, tokenizer.sep, length)
+        pairs[dev_set] = Examples(cache, tokenizer, length)
     return DevSets(name, pairs, absent)
 
 

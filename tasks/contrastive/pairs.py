@@ -104,7 +104,7 @@ def read_pairs(pairs: list[Path], phrases: list[Path], data: str, encoder: Initi
     entry = {**cache.manifest_entry(), "files": files}
     # the first file's, in place of which `files` names all
     del entry["file"], entry["sha256"]
-    return TrainingRows(Examples(cache, tokenizer.cls, tokenizer.sep, encoder.max_length), entry)
+    return TrainingRows(Examples(cache, tokenizer, encoder.max_length), entry)
 
 
 def _sst_files(data: str) -> list[Path]:

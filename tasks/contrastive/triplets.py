@@ -97,7 +97,7 @@ def read(files: TripletFiles, per_premise: str, tokenizer: Tokenizer, length: in
 
     cache, hashes = cache_rows(files.paths, rows(), ["triplets", files.kind, pairing, *names], tokenizer)
     entry = {"files": hashes, "per_premise": pairing, **cache.report, "skipped": cache.manifest_entry()["skipped"]}
-    return TrainingRows(Examples(cache, tokenizer.cls, tokenizer.sep, length), entry)
+    return TrainingRows(Examples(cache, tokenizer, length), entry)
 
 
 def fold(text: str) -> str:

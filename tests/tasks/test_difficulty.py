@@ -27,7 +27,7 @@ def test_losses_are_those_of_single_pairs(tiny: Path, tmp_path: Path, pairs: str
     run = finished_run(tmp_path / "run", tiny, pairs)
     tokenizer = Tokenizer.load(tiny)
     cache = token_cache.in_memory([Row("", texts) for texts in TRIPLETS], tokenizer)
-    triplets = Examples(cache, tokenizer.cls, tokenizer.sep, 24)
+    triplets = Examples(cache, tokenizer, 24)
     predictor = predict.load(run)
     expected = []
     for anchor, positive, negative in (TRIPLETS[2], TRIPLETS[0]):

@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minbert import Ragged, UserError, token_cache
-from minbert.token_cache import Row
-from minbert.tokenizer import Tokenizer
+from minbert import Ragged, UserError
 from tasks.examples import check_vocabulary
 
 SENTENCES = [
@@ -102,17 +100,15 @@ def test_an_empty_text_is_encoded(examples_of: Callable, theirs: Any) -> None:
     [(190, 10, ""), (190, 12, "6% of the tokens"), (1, 1, "50%")],
 )
 def test_unknown_tokens_are_reported(
-    tiny: Path, capsys: pytest.CaptureFixture[str], known: int, unknown: int, note: str
+    examples_of: Callable, capsys: pytest.CaptureFixture[str], known: int, unknown: int, note: str
 ) -> None:
-    tokenizer = Tokenizer.load(tiny)
-    cache = token_cache.in_memory([Row("", ("cat " * known + "\u4e2d " * unknown,))], tokenizer)
-    check_vocabulary("own.csv", cache, tokenizer, allow=False)
+    examples = examples_of([("cat " * known + "\u4e2d " * unknown,)])
+    check_vocabulary("own.csv", examples, allow=False)
     assert capsys.readouterr().err.startswith(f"note: own.csv: {note}" if note else "")
 
 
-def test_unknown_language_must_be_allowed(tiny: Path) -> None:
-    tokenizer = Tokenizer.load(tiny)
-    cache = token_cache.in_memory([Row("", ("cat \u4e2d \u6587",))], tokenizer)
+def test_unknown_language_must_be_allowed(examples_of: Callable) -> None:
+    examples = examples_of([("cat \u4e2d \u6587",)])
     with pytest.raises(UserError, match=r"own\.csv: 67% of the tokens are unknown .*--allow-unknown"):
-        check_vocabulary("own.csv", cache, tokenizer, allow=False)
-    check_vocabulary("own.csv", cache, tokenizer, allow=True)
+        check_vocabulary("own.csv", examples, allow=False)
+    check_vocabulary("own.csv", examples, allow=True)

@@ -80,7 +80,7 @@ def write(folder: str, rows: int, out: Path) -> None:
         source = out.with_name(f"{out.name}-{columns}-{distributed.rank()}")
         source.write_text(str(columns))
         cache = token_cache.load(source, lines, "rows", tokenizer, sha256=sha256_of(source))
-        examples = Examples(cache, tokenizer.cls, tokenizer.sep, 32)
+        examples = Examples(cache, tokenizer, 32)
         model = ContrastiveModel(
             BertModel.from_pretrained(folder),
             variant.pooler,
