@@ -59,7 +59,7 @@ def train(run: OpenRun[MultitaskSettings]) -> None:
 
     # make the plan
     steps, sizes = splits.make_plan(settings, data["train"])
-    augment = synonym_augmentation(settings, data["train"], initial.tokenizer, steps, run.folder.path)
+    augment = synonym_augmentation(settings, data["train"], steps, run.folder.path)
     start.begin_run(
         run,
         initial,

@@ -206,7 +206,7 @@ def train(run: OpenRun[PretrainSettings]) -> None:
 
     # train on them
     model = ContrastiveModel(initial.model, initial.pooler, seed=training.seed, projection=options.encoder.projection)
-    augment = synonym_augmentation(options, {"nli": data.train}, initial.tokenizer, steps, run.folder.path)
+    augment = synonym_augmentation(options, {"nli": data.train}, steps, run.folder.path)
     start.begin_run(
         run,
         initial,

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from minbert.seeds import numpy_generator
-from minbert.tokenizer import Tokenizer
 from minbert.train.plan import PlannedBatch
 from tasks.examples import Examples
 
@@ -65,7 +64,6 @@ def insert(text: str, marks: Sequence[tuple[int, str]]) -> str:
 class Punctuation:
     """Augmentation in training: column 1 becomes column 0 of each row with the epoch's marks inserted."""
 
-    tokenizer: Tokenizer
     seed: int
     most: int
     marks: str = "english"
@@ -78,4 +76,7 @@ class Punctuation:
             text = examples.cache.text(row, 0)
             marks = insertions(text, seed=self.seed, epoch=batch.epoch, key=row, most=self.most, marks=self.marks)
             texts.append(insert(text, marks))
-        return examples.changed({(row, 1): ids for row, ids in zip(rows, self.tokenizer.encode(texts), strict=True)})
+        changes = {}
+        for row, ids in zip(rows, examples.tokenizer.encode(texts), strict=True):
+            changes[row, 1] = ids
+        return examples.changed(changes)

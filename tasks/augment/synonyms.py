@@ -20,7 +20,6 @@ import pandas as pd
 from minbert.files import expand_user, require_file, sha256_of, write_atomic
 from minbert.seeds import digest, numpy_generator
 from minbert.token_cache import TokenCache
-from minbert.tokenizer import Tokenizer
 from minbert.train import distributed
 from minbert.train.plan import Plan, PlannedBatch
 from minbert.train.run import InputFiles
@@ -131,9 +130,7 @@ def words_of(path: Path) -> frozenset[str]:
     return frozenset(line.partition("#")[0].strip().lower() for line in read_lines(path)) - {""}
 
 
-def synonym_augmentation(
-    options: SynonymOptions, sets: Mapping[str, Examples], tokenizer: Tokenizer, steps: Plan, run: Path
-) -> Augmentation:
+def synonym_augmentation(options: SynonymOptions, sets: Mapping[str, Examples], steps: Plan, run: Path) -> Augmentation:
     """The augmentation of training sets that `--synonyms` asks for; `run` is the folder for what is replaced.
 
     Raises `UserError` if WordNet or the tagger is missing.
@@ -154,7 +151,7 @@ def synonym_augmentation(
     pairs = [f"{word} -> {synonym}" for word, synonym in replacements.items()]
     shown = f"such as {', '.join(pairs[:EXAMPLES_SHOWN])}" if pairs else "so no text changes"
     distributed.say(f"synonyms, method {settings.synonyms}: {replaceable:,} words have one in WordNet, {shown}")
-    return Synonyms(settings, options.training, tokenizer, tagged, sets, steps, run / "synonyms")
+    return Synonyms(settings, options.training, tagged, sets, steps, run / "synonyms")
 
 
 def first_replacements(tagged: Tagged, texts: Sequence[str]) -> dict[str, str]:
@@ -255,7 +252,6 @@ class Synonyms:
 
     settings: SynonymSettings
     training: TrainingSettings
-    tokenizer: Tokenizer
     tagged: Mapping[str, Tagged]
     sets: Mapping[str, Examples]
     steps: Plan
@@ -270,11 +266,11 @@ class Synonyms:
             new_texts = {}
             for key, (text, changes) in self.changes_of_batch(examples.cache, batch).items():
                 new_texts[key] = splice(text, changes)
-            return examples.changed(self._tokenised(new_texts))
+            return examples.changed(_tokenised(examples, new_texts))
         name = batch.task
         epoch = self._epoch(batch)
         if self._epoch_of_set.get(name) != epoch:
-            self._rewritten[name] = self._rewrite(examples.cache, name, epoch)
+            self._rewritten[name] = self._rewrite(examples, name, epoch)
             self._epoch_of_set[name] = epoch
         return examples.changed(self._rewritten[name])
 
@@ -307,8 +303,9 @@ class Synonyms:
                     changes_of_texts[row, column] = text, changes
         return changes_of_texts
 
-    def _rewrite(self, cache: TokenCache, name: str, epoch: int) -> Ids:
+    def _rewrite(self, examples: Examples, name: str, epoch: int) -> Ids:
         """Methods 1 and 2: the new texts of a set. Writes a table with one line per text, changed or not."""
+        cache = examples.cache
         seed = self.training.seed
         p = self.settings.synonyms_p * (epoch / self.training.epochs)
         new_texts = {}
@@ -324,10 +321,11 @@ class Synonyms:
         if distributed.rank() == 0:
             suffix = f"-epoch-{epoch}" if self.settings.synonyms_grow else ""
             _write_table(self.folder / f"{name}{suffix}.tsv", ["id", "column", "before", "after"], lines)
-        return self._tokenised(new_texts)
+        return _tokenised(examples, new_texts)
 
-    def _tokenised(self, texts: Mapping[tuple[int, int], str]) -> Ids:
-        return dict(zip(texts, self.tokenizer.encode(list(texts.values())), strict=True))
+
+def _tokenised(examples: Examples, texts: Mapping[tuple[int, int], str]) -> Ids:
+    return dict(zip(texts, examples.tokenizer.encode(list(texts.values())), strict=True))
 
 
 def write_replacements(augment: Augmentation) -> None:

@@ -295,7 +295,7 @@ def train(run: OpenRun[ConsertSettings]) -> None:
         projection=options.encoder.projection,
         classifier=(3, len(NLI_CLASSES)) if joint else None,
     )
-    augment = synonym_augmentation(options, {"nli": data.train}, initial.tokenizer, steps, run.folder.path)
+    augment = synonym_augmentation(options, {"nli": data.train}, steps, run.folder.path)
     inputs = {**data.inputs, **resources}
     start.begin_run(run, initial, inputs, data=data.entry, plan=plan.describe(steps), training_rows={"nli": len(rows)})
     write_replacements(augment)

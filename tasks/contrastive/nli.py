@@ -166,7 +166,7 @@ def train(run: OpenRun[NliSettings]) -> None:
         classes += len(POLARITIES)
     vectors_read = 1 if cross else 3  # one of the pair, or u, v and |u - v|
     model = ContrastiveModel(initial.model, initial.pooler, seed=training.seed, classifier=(vectors_read, classes))
-    augment = synonym_augmentation(options, {"nli": data.train}, initial.tokenizer, steps, run.folder.path)
+    augment = synonym_augmentation(options, {"nli": data.train}, steps, run.folder.path)
     inputs = {**data.inputs, **resources}
     start.begin_run(run, initial, inputs, data=data.entry, plan=plan.describe(steps), training_rows={"nli": len(rows)})
     write_replacements(augment)

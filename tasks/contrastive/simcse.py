@@ -143,9 +143,9 @@ def train(run: OpenRun[SimcseSettings]) -> None:
 
     # train on them
     model = ContrastiveModel(initial.model, initial.pooler, seed=training.seed, projection=options.encoder.projection)
-    augment = synonym_augmentation(options, {"nli": data.train}, initial.tokenizer, steps, run.folder.path)
+    augment = synonym_augmentation(options, {"nli": data.train}, steps, run.folder.path)
     if options.loss.marks_most:
-        augment = Punctuation(initial.tokenizer, training.seed, options.loss.marks_most, options.loss.marks)
+        augment = Punctuation(training.seed, options.loss.marks_most, options.loss.marks)
     inputs = {**data.inputs, **resources}
     start.begin_run(run, initial, inputs, data=data.entry, plan=plan.describe(steps), training_rows={"nli": len(rows)})
     write_replacements(augment)

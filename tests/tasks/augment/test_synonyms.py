@@ -54,7 +54,7 @@ def _small_wordnet(
 
 
 @pytest.fixture
-def augmentation(tokenizer: Tokenizer, tmp_path: Path) -> Make:
+def augmentation(tmp_path: Path) -> Make:
     """A function that makes the augmentation of sets by a method; it writes into this test's folder."""
 
     def make(
@@ -74,7 +74,7 @@ def augmentation(tokenizer: Tokenizer, tmp_path: Path) -> Make:
             files=SynonymFileSettings(synonyms_keep=keep),
         )
         sets = sets if isinstance(sets, dict) else {"nli": sets}
-        return synonym_augmentation(options, sets, tokenizer, steps or Plan([], lambda epoch: []), tmp_path)
+        return synonym_augmentation(options, sets, steps or Plan([], lambda epoch: []), tmp_path)
 
     return make
 

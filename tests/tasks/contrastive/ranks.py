@@ -88,7 +88,7 @@ def write(folder: str, rows: int, out: Path) -> None:
             projection=variant.projection,
             classifier=variant.classifier,
         ).eval()
-        augment: Any = Punctuation(tokenizer, seed=5, most=2) if name == "simcse" else unchanged
+        augment: Any = Punctuation(seed=5, most=2) if name == "simcse" else unchanged
         options = [variant.options] if variant.options else []
         step = variant.step(examples, augment, variant.chunk, *options)
         batch = PlannedBatch("nli", np.array([4, 0, 3, 1, 5])[:rows], 1, 0)

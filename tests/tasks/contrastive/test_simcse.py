@@ -32,7 +32,7 @@ def model(bert: BertModel) -> ContrastiveModel:
 def test_edacse_adds_weighted_punctuation_loss(
     model: ContrastiveModel, unlabelled: Examples, tokenizer: Tokenizer, marks: str
 ) -> None:
-    step = SimcseTrainStep(unlabelled, Punctuation(tokenizer, 9, 3, marks), loss_settings=EDACSE)
+    step = SimcseTrainStep(unlabelled, Punctuation(9, 3, marks), loss_settings=EDACSE)
     metrics, _ = run_step(step, model, ROWS)
     (plain,) = vectors_of(model, unlabelled, ROWS)
     punctuated = []
