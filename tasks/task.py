@@ -16,7 +16,6 @@ import torch.nn.functional as F
 from scipy import special
 from torch import Tensor, nn
 
-from minbert.errors import UserError
 from minbert.ragged import Ragged
 from minbert.token_cache import Row
 from minbert.tokenizer import Tokenizer
@@ -111,8 +110,6 @@ class Task(ABC):
         Any file with rows of the task's kind can be read (see `tasks.readers`). Raises `UserError` if no row is usable.
         """
         cache = readers.tokenised(path, self.kind, tokenizer, split, classes=self.class_count)
-        if not len(cache):
-            raise UserError(f"{path}: no usable row")
         return Examples(cache, tokenizer, max_length)
 
     def read_inputs(self, path: Path) -> DataFile:

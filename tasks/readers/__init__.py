@@ -128,10 +128,11 @@ def digest(path: Path) -> str:
 def tokenised(
     path: Path, kind: str, tokenizer: Tokenizer, split: str = "", *, classes: int | None = None
 ) -> TokenCache:
-    """The rows of a file as read by `open_as`, tokenised once and cached. Raises `UserError` as `open_as` does.
+    """The rows of a file as read by `open_as`, tokenised once and cached.
 
     The cache's report says whether the texts are preprocessed as the course does, and how many rows are of other
-    splits. A file that is in the cache is opened once, for its hash.
+    splits. A file that is in the cache is opened once, for its hash. Raises `UserError` as `open_as` does, and if no
+    row is usable.
     """
     require_file(path)
 
@@ -142,7 +143,10 @@ def tokenised(
             yield {"other_splits": data.other_splits}
         yield from data.rows_and_issues()
 
-    return token_cache.load(path, rows(), f"{kind} {classes} {split}", tokenizer, sha256=digest(path))
+    cache = token_cache.load(path, rows(), f"{kind} {classes} {split}", tokenizer, sha256=digest(path))
+    if not len(cache):
+        raise UserError(f"{path}: no usable row")
+    return cache
 
 
 def find_file(data: Path, folder: str, names: Sequence[str]) -> Path:
