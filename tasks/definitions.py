@@ -134,7 +134,7 @@ def recorded_definition(entry: Mapping[str, Any]) -> Definition:
 
 def _read_keys(path: Path) -> dict[str, Any]:
     """The keys of a task's file, each of which its kind has. The file's name is the task's."""
-    table = read_toml(require_file(path))
+    table = read_toml(path)
     if not can_name_task(path.stem):
         raise UserError(f"{path}: {path.stem!r} names another task, or has spaces or signs; rename the file")
     for key, accepted in (("kind", f"one of {', '.join(READER_KINDS)}"), ("train", "the training file")):

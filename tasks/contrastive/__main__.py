@@ -15,7 +15,7 @@ import pandas as pd
 from minbert import weights
 from minbert.encoder import Encoder
 from minbert.errors import UserError, format_count
-from minbert.files import expand_user, require_file
+from minbert.files import expand_user
 from minbert.pooling import NAMES as POOLERS
 from minbert.train import cli
 from minbert.train.start import saved_pooler
@@ -49,7 +49,7 @@ def triplets_of(path: Path, premise: str) -> Texts:
 
     Raises `UserError` if there are none, or if the file has no hard negatives.
     """
-    kind = readers.kind_of(require_file(path), ("triplet", "nli"))
+    kind = readers.kind_of(path, ("triplet", "nli"))
     content = readers.open_as(path, kind, "train")
     if kind == "nli":
         merged = triplets.from_pairs([content.rows], "cross")

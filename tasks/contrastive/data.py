@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from minbert import token_cache
 from minbert.errors import UserError, suggestion
-from minbert.files import data_folder, data_path, expand_user, require_file, sha256_of
+from minbert.files import data_folder, data_path, expand_user, sha256_of
 from minbert.token_cache import Issue, ReaderReport, Row, TokenCache
 from minbert.tokenizer import Tokenizer
 from minbert.train import distributed, plan
@@ -208,7 +208,7 @@ def cache_rows(
 def training_files(names: str, data: str, *defaults: str) -> list[Path]:
     """The files of a comma-separated list, or the first of the usual names in the folder `nli` of the data."""
     if names_in(names):
-        return [require_file(expand_user(name)) for name in names_in(names)]
+        return [expand_user(name) for name in names_in(names)]
     return [readers.find_file(data_folder(data), "nli", defaults)]
 
 
@@ -233,7 +233,7 @@ def find_dev_pairs(files: FileSettings) -> DevFiles:
             f"--sts-dev {choice}: no such file, and not one of {', '.join(names)}{suggestion(choice, names)}"
         )
     else:
-        paths = {SINGLE: require_file(expand_user(choice), "--sts-dev")}
+        paths = {SINGLE: expand_user(choice)}
     # a wrong header is found here, before the encoder is loaded
     for path in paths.values():
         kind_of(path, ("pair-score",), "dev")
@@ -279,7 +279,7 @@ def count_in_scored_sets(dev: DevSets, folder: Path) -> dict[str, int]:
         scored = []
         try:
             for path in paths:
-                scored += open_as(require_file(path), "pair-score").rows
+                scored += open_as(path, "pair-score").rows
         except UserError as error:  # a damaged set does not keep an encoder from being trained
             distributed.note(f"{error} (so it is not known how many dev pairs are also in {name})")
             continue

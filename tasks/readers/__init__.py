@@ -14,7 +14,7 @@ from pathlib import Path
 
 from minbert import token_cache
 from minbert.errors import UserError
-from minbert.files import require_file, sha256_of
+from minbert.files import sha256_of
 from minbert.token_cache import Issue, ReaderReport, Row, TokenCache
 from minbert.tokenizer import Tokenizer
 from tasks.readers import senteval
@@ -134,7 +134,6 @@ def tokenised(
     splits. A file that is in the cache is opened once, for its hash. Raises `UserError` as `open_as` does, and if no
     row is usable.
     """
-    require_file(path)
 
     def rows() -> Iterator[Row | Issue | ReaderReport]:
         data = open_as(path, kind, split, classes=classes)
