@@ -117,6 +117,10 @@ class PretrainSettings(StageOneSettings):
         if not self.curriculum.by_difficulty:
             order = self.curriculum.order
             refuse_flags(["difficulty", "margin"], overrides, f"belongs to --order curriculum or anti, not {order}")
+        if self.curriculum.order == "none":
+            refuse_flags(["pacing_exponent", "pace_by"], overrides, "does not belong to --order none: it has no pacing")
+        if self.curriculum.difficulty == "task":
+            refuse_flags(["margin"], overrides, "does not belong to --difficulty task, which has no groups")
 
 
 @dataclass(frozen=True)
@@ -190,16 +194,16 @@ def train(run: OpenRun[PretrainSettings]) -> None:
     data = with_dev_pairs(rows_read, dev, options, initial, noun="triplets" if files.num_texts == 3 else "pairs")
 
     # score them with the starting encoder, sort them into easy, semi-hard and hard, pace them over the epochs
-    rows = plan.random_subset(len(data.train), options.data.limit, training.seed)
+    count = len(data.train)
     scores = {}
     if options.curriculum.by_difficulty:
         if options.curriculum.difficulty == "task":
-            score = partial(difficulty.similarity_losses, difficulty_run, data.train, rows)
+            score = partial(difficulty.similarity_losses, difficulty_run, data.train)
         else:
             scorer = Encoder(initial.model, initial.tokenizer, initial.pooler, precision=run.precision)
-            score = partial(scoring.similarities, scorer, data.train, initial.sha256, rows)
-        scores = scoring.of_run(run.folder.path, options.curriculum.score_names, len(rows), run.device, score)
-    order, groups = curriculum.sort(options.curriculum, rows, scores, training.seed)
+            score = partial(scoring.similarities, scorer, data.train, initial.sha256)
+        scores = scoring.of_run(run.folder.path, options.curriculum.score_names, count, run.device, score)
+    order, groups = curriculum.sort(options.curriculum, count, scores, training.seed)
     texts = sentence_numbers(data.train) if training.unique_batches else None
     steps = curriculum.pace(options.curriculum, training, order, texts)
     group_counts = curriculum.count_groups(groups, steps)
@@ -213,13 +217,13 @@ def train(run: OpenRun[PretrainSettings]) -> None:
         {**data.inputs, **resources},
         data=data.entry,
         plan=plan.describe(steps),
-        training_rows={"nli": len(rows)},
+        training_rows={"nli": count},
         curriculum=group_counts,
     )
     write_replacements(augment)
     if scores and distributed.rank() == 0:
         write_atomic(run.folder.path / scoring.FILE, save(scores))
-    print_curriculum(format_count(len(rows), data.noun), group_counts)
+    print_curriculum(format_count(count, data.noun), group_counts)
     fit_and_save(
         run,
         initial,
@@ -227,9 +231,8 @@ def train(run: OpenRun[PretrainSettings]) -> None:
         TripletTrainStep(data.train, augment, training.chunk, options.loss),
         steps,
         data,
-        rows=rows,
         loss=options.loss.objective,
-        chance=chance_loss(options.loss, min(training.batch_size, len(rows)), files.num_texts),
+        chance=chance_loss(options.loss, min(training.batch_size, count), files.num_texts),
         triplets=data.train,
     )
 

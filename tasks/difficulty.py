@@ -15,13 +15,14 @@ from tasks.examples import Examples
 from tasks.manifests import fine_tuned
 
 
-def similarity_losses(run: Path, triplets: Examples, rows: np.ndarray) -> dict[str, np.ndarray]:
-    """`TASK_LOSS` of some `rows` of triplets, the squared errors of the head: float64 [N].
+def similarity_losses(run: Path, triplets: Examples) -> dict[str, np.ndarray]:
+    """`TASK_LOSS` of N triplets, the squared errors of the head: float64 [N].
 
     (5 - s(anchor, positive))^2 + s(anchor, negative)^2, where s is the similarity from 0 to 5 that the head predicts:
     on this scale a positive should be equivalent to the anchor and a hard negative unrelated.
     """
     predictor = predict.load(run)
+    rows = range(len(triplets))
     text = triplets.cache.text
     similar = predictor.predict("sts", [(text(row, 0), text(row, 1)) for row in rows])
     unrelated = predictor.predict("sts", [(text(row, 0), text(row, 2)) for row in rows])

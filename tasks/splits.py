@@ -96,7 +96,6 @@ def inputs(data: Splits) -> InputFiles:
 
 def read(tasks: Sequence[Task], files: Paths, settings: MultitaskSettings, tokenizer: Tokenizer, length: int) -> Splits:
     """Read the examples of every split of every task; warns about truncated inputs and skipped rows."""
-    limit = settings.data.limit_eval
     data: dict[str, dict[str, Examples]] = {split: {} for split in SPLITS}
     for task in tasks:
         for split in task.splits:
@@ -105,10 +104,15 @@ def read(tasks: Sequence[Task], files: Paths, settings: MultitaskSettings, token
             check_vocabulary(str(path), examples, allow=settings.data.allow_unknown)
             skipped = len(examples.cache.skipped)
             rows = examples.cache.read
-            if split != "train" and limit:
+            if split == "train":
+                limit = settings.data.limit
+                drawn = plan.random_subset(len(examples), limit, settings.training.seed, task.name)
+                if limit > len(examples):
+                    distributed.note(f"--limit {limit:,}: {task.name} has only {len(examples):,} rows")
+            else:
                 # by seed 0 and not by --seed, so that runs with other seeds are scored on the same rows
-                drawn = plan.random_subset(len(examples), limit, 0, task.name, split)
-                examples = replace(examples, cache=examples.cache.subset(drawn))
+                drawn = plan.random_subset(len(examples), settings.data.limit_eval, 0, task.name, split)
+            examples = replace(examples, cache=examples.cache.subset(drawn))
             data[split][task.name] = examples
             note_truncated(str(path), examples, task.pairs)
             if skipped:
@@ -127,17 +131,11 @@ def _with_duplicates(train: TokenCache, dev: Examples) -> Examples:
 
 
 def make_plan(settings: MultitaskSettings, train: Mapping[str, Examples]) -> tuple[plan.Plan, dict[str, int]]:
-    """The training plan, and the number of training rows per task: all, or at most `--limit`."""
+    """The training plan, and the number of training rows per task."""
     training = settings.training
-    limit = settings.data.limit
-    rows = {}
-    sizes = {}
-    for name, examples in train.items():
-        rows[name] = plan.random_subset(len(examples), limit, training.seed, name)
-        sizes[name] = len(rows[name])
-        if limit > len(examples):
-            distributed.note(f"--limit {limit:,}: {name} has only {len(examples):,} rows")
-        start.note_rows(name, sizes[name], training)
+    sizes = {name: len(examples) for name, examples in train.items()}
+    for name, size in sizes.items():
+        start.note_rows(name, size, training)
     full = sampling.plan(
         settings.schedule.sampling,
         sizes,
@@ -146,4 +144,4 @@ def make_plan(settings: MultitaskSettings, train: Mapping[str, Examples]) -> tup
         seed=training.seed,
         power=settings.schedule.power,
     )
-    return start.shortened(plan.over_rows(full, rows), training), sizes
+    return start.shortened(full, training), sizes

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -90,15 +90,6 @@ def random_subset(count: int, limit: int, seed: int, *counter: int | str) -> np.
     if not 0 < limit < count:
         return np.arange(count)
     return np.sort(numpy_generator(seed, "limit", *counter).permutation(count)[:limit])
-
-
-def over_rows(plan: Plan, rows: Mapping[str, np.ndarray]) -> Plan:
-    """The plan with its row numbers as indices into chosen rows: row i of a task becomes `rows[task][i]`."""
-
-    def build(epoch: int) -> list[tuple[str, np.ndarray]]:
-        return [(task, rows[task][indices]) for task, indices in plan.build(epoch)]
-
-    return Plan(plan.lengths, build)
 
 
 def first_steps(plan: Plan, steps: int) -> Plan:

@@ -6,7 +6,7 @@ paper's best, chooses at every step: with probability p a batch is augmented, an
 replaced: of those that have a synonym the first one in even steps, the last one in odd steps.
 
 Letter case is kept. The rest of the text is unchanged, and so are labels and row ids. Every replacement is a pure
-function of (seed, row or step).
+function of the seed, the row's id and, with method 3, the step.
 """
 
 from collections import Counter
@@ -204,19 +204,27 @@ def replace_words(
 
 
 def replace_adjectives(
-    tagged: Tagged, number: int, text: str, batch: PlannedBatch, *, seed: int, count: int = 1
+    tagged: Tagged,
+    number: int,
+    text: str,
+    batch: PlannedBatch,
+    *,
+    seed: int,
+    row: str,
+    column: int,
+    count: int = 1,
 ) -> list[Change]:
     """Method 3: the changes of text `number` of `tagged` (adjectives only) in a batch that is augmented.
 
     Replaces the first `count` adjectives in even steps of the task, else the last `count`. The choice depends only on
-    the seed, the step and the number, not on the rows of the batch, chunks or ranks.
+    the seed, the step, the row's id and the column, not on the rows of the batch, chunks or ranks.
     """
     spans = tagged.of(number)
     chosen = spans[:count] if batch.task_index % 2 == 0 else spans[-count:]
     if not chosen:
         return []
     # 4 of the 32 random bytes for each adjective
-    random_bytes = digest(seed, "synonyms live", batch.task, batch.step, number)
+    random_bytes = digest(seed, "synonyms live", batch.task, batch.step, row, column)
     changes = []
     for i, span in enumerate(chosen):
         draw = int.from_bytes(random_bytes[4 * i : 4 * i + 4], "little") / 2**32
@@ -295,10 +303,13 @@ class Synonyms:
             count = max(1, MOST_ADJECTIVES * self._epoch(batch) // self.training.epochs)
         changes_of_texts = {}
         for row in batch.rows.tolist():
+            row_id = cache.row_id(row)
             for column in range(cache.num_texts):
                 text = cache.text(row, column)
                 number = row * cache.num_texts + column
-                changes = replace_adjectives(self.tagged[name], number, text, batch, seed=seed, count=count)
+                changes = replace_adjectives(
+                    self.tagged[name], number, text, batch, seed=seed, row=row_id, column=column, count=count
+                )
                 if changes:
                     changes_of_texts[row, column] = text, changes
         return changes_of_texts

@@ -279,13 +279,12 @@ def train(run: OpenRun[ConsertSettings]) -> None:
     if joint:
         rows_read = read_pairs(pairs, [], options.files.data, initial)
         data = with_dev_pairs(rows_read, dev, options, initial, noun="pairs")
-        rows = plan.random_subset(len(data.train), options.data.limit, training.seed)
     else:
         rows_read = corpora.read_texts(corpus, options.data, training.seed, initial)
         data = with_dev_pairs(rows_read, dev, options, initial, noun="texts", unlabelled=True)
-        rows = np.arange(len(data.train))  # --limit has been applied to the texts
     texts = sentence_numbers(data.train) if training.unique_batches else None
-    steps = shuffled_plan(rows, training, texts)
+    count = len(data.train)
+    steps = shuffled_plan(count, training, texts)
 
     # train on them
     model = ContrastiveModel(
@@ -297,7 +296,7 @@ def train(run: OpenRun[ConsertSettings]) -> None:
     )
     augment = synonym_augmentation(options, {"nli": data.train}, steps, run.folder.path)
     inputs = {**data.inputs, **resources}
-    start.begin_run(run, initial, inputs, data=data.entry, plan=plan.describe(steps), training_rows={"nli": len(rows)})
+    start.begin_run(run, initial, inputs, data=data.entry, plan=plan.describe(steps), training_rows={"nli": count})
     write_replacements(augment)
     train_step = JointTrainStep if joint else ViewsTrainStep
     fit_and_save(
@@ -307,9 +306,8 @@ def train(run: OpenRun[ConsertSettings]) -> None:
         train_step(data.train, augment, training.chunk, options.loss),
         steps,
         data,
-        rows=rows,
         loss=options.loss.objective,
-        chance=chance_loss(options.loss, min(training.batch_size, len(rows))),
+        chance=chance_loss(options.loss, min(training.batch_size, count)),
     )
 
 

@@ -221,31 +221,28 @@ def count_groups(groups: np.ndarray | None, steps: Plan) -> dict[str, Any] | Non
 
 
 def sort(
-    settings: CurriculumSettings, rows: np.ndarray, scores: Mapping[str, np.ndarray], seed: int
+    settings: CurriculumSettings, count: int, scores: Mapping[str, np.ndarray], seed: int
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """The rows, int64 [n], in training order, and the group of each row of the file by the margin (CBCL, section 4.3).
+    """The rows of N = `count` triplets in training order, and the group of each by the margin (CBCL, section 4.3).
 
-    `scores` are those of `rows`, float64 [n] each, by their names; none where the order needs none. Groups are int64
-    [1 + last row trained on]: 0 easy, 1 semi-hard, 2 hard, -1 not trained on; None without cosines. Without a
-    curriculum the order is that of the file. The easiest triplets are those of the easy group, or of the largest cosine
-    of the entailment, of the smallest cosine of the contradiction, or of the smallest loss.
+    `scores` are float64 [N] each, by their names; none where the order needs none. The order is int64 [N], without a
+    curriculum that of the file. Groups are int64 [N]: 0 easy, 1 semi-hard, 2 hard; None without cosines. The easiest
+    triplets are those of the easy group, or of the largest cosine of the entailment, of the smallest cosine of the
+    contradiction, or of the smallest loss.
     """
     if settings.order == "none":
-        return rows, None
+        return np.arange(count), None
     if settings.order == "random":
         # by the seed alone (SelfCCL, section 3.2)
-        return numpy_generator(seed, "curriculum", "random").permutation(rows), None
+        return numpy_generator(seed, "curriculum", "random").permutation(count), None
     if settings.difficulty == "task":
-        return rows[arrange(scores[TASK_LOSS], seed, settings.order)], None
+        return arrange(scores[TASK_LOSS], seed, settings.order), None
     positive, negative = (scores[name] for name in COSINES)
-    groups_of_rows = difficulty(positive, negative, settings.margin)
-    # by row of the file, as the batches of the plan hold those
-    groups = np.full(rows.max() + 1, -1)
-    groups[rows] = groups_of_rows
-    difficulties = {"groups": groups_of_rows, "entailment": -positive, "contradiction": negative}
-    return rows[arrange(difficulties[settings.difficulty], seed, settings.order)], groups
+    groups = difficulty(positive, negative, settings.margin)
+    difficulties = {"groups": groups, "entailment": -positive, "contradiction": negative}
+    return arrange(difficulties[settings.difficulty], seed, settings.order), groups
 
 
-def shuffled_plan(rows: np.ndarray, training: TrainingSettings, texts: np.ndarray | None = None) -> Plan:
-    """The steps over all rows, shuffled in each epoch: the plan of commands without a curriculum."""
-    return pace(CurriculumSettings(order="none"), training, rows, texts)
+def shuffled_plan(count: int, training: TrainingSettings, texts: np.ndarray | None = None) -> Plan:
+    """The steps over `count` rows, shuffled in each epoch: the plan of commands without a curriculum."""
+    return pace(CurriculumSettings(order="none"), training, np.arange(count), texts)

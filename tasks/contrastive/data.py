@@ -129,7 +129,7 @@ def with_dev_pairs(
     form: str = "bi",
     unlabelled: bool = False,
 ) -> Data:
-    """The training rows together with the pairs of the dev files; warns about what a reader should know.
+    """The rows to train on, `--limit` of them by seed, and the pairs of the dev files; warns of what one should know.
 
     noun: what the rows are called, such as "triplets".
     form: how a row is read, `bi` (each text by itself) or `cross` (a pair as one input).
@@ -151,6 +151,9 @@ def with_dev_pairs(
             )
     if limit > len(train):
         distributed.note(f"--limit {limit:,}: there are only {len(train):,} {noun}")
+    # of texts, as many have been read already
+    chosen = plan.random_subset(len(train), limit, options.training.seed)
+    train = replace(train, cache=train.cache.subset(chosen))
     if comes_from_test_texts(options.encoder.weights):
         distributed.note(f"--weights {options.encoder.weights}: come from a run on test sentences (transductive)")
         entry["weights_transductive"] = True

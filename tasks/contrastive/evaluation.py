@@ -58,15 +58,7 @@ class Evaluation:
     An undefined metric is None and ranks below every other.
     """
 
-    def __init__(
-        self,
-        encoder: Encoder,
-        dev: Mapping[str, Examples],
-        *,
-        triplets: Examples | None = None,
-        rows: np.ndarray | None = None,
-    ) -> None:
-        """`rows` are the trained ones of the `triplets`."""
+    def __init__(self, encoder: Encoder, dev: Mapping[str, Examples], *, triplets: Examples | None = None) -> None:
         self.encoder = encoder
         self.dev = dev
         self.latest: EvaluationResult | None = None
@@ -82,8 +74,8 @@ class Evaluation:
             dev_rows = range(len(pairs))
             self.pairs[name] = number_side(pairs, dev_rows, 0), number_side(pairs, dev_rows, 1)
         self.triplets = []
-        if triplets is not None and rows is not None:
-            evaluated = evaluated_rows(rows)
+        if triplets is not None:
+            evaluated = evaluated_rows(len(triplets))
             for column in range(triplets.cache.num_texts):
                 self.triplets.append(number_side(triplets, evaluated, column))
         self.texts = list(numbers)
@@ -137,10 +129,10 @@ def encode_over_ranks(encoder: Encoder, texts: Sequence[Sequence[int]]) -> np.nd
     return gathered.cpu().numpy()
 
 
-def evaluated_rows(rows: np.ndarray) -> list[int]:
-    """The triplets of an evaluation among `rows`, the same in every run on them, in file order."""
+def evaluated_rows(count: int) -> list[int]:
+    """The triplets of an evaluation among `count`, the same in every run on them, in file order."""
     # a random sample: a file may begin with one source of triplets and end with another
-    shuffled = numpy_generator(0, "evaluated triplets").permutation(rows)
+    shuffled = numpy_generator(0, "evaluated triplets").permutation(count)
     return sorted(shuffled[:TRIPLETS_EVALUATED].tolist())
 
 

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-
 from minbert.encoder import Encoder
 from minbert.errors import format_count
 from minbert.files import data_path, write_json
@@ -40,7 +38,6 @@ def fit_and_save(
     steps: Plan,
     data: Data,
     *,
-    rows: np.ndarray,
     loss: str,
     chance: float | None,
     triplets: Examples | None = None,
@@ -49,7 +46,6 @@ def fit_and_save(
 ) -> None:
     """Train a model over the plan's steps, and save the encoder, its scores and the page of the run.
 
-    rows: int64 [n], those of `data.train` that are trained on.
     loss: the name of the loss; chance: its value for a random guess, None where there is none.
     triplets: the training rows, if evaluations cover them too.
     next_flags: flags of stage two that follow from this run.
@@ -60,16 +56,16 @@ def fit_and_save(
     # say what is trained on, and by what it is judged
     kept = "of the last step" if training.keep == "last" else f"that is best by {training.metric}"
     distributed.say(f"evaluated on {data.dev.description}; the encoder {kept} is kept")
-    batch = format_count(min(training.batch_size, len(rows)), data.noun)
+    batch = format_count(min(training.batch_size, len(data.train)), data.noun)
     by_chance = f"; a guess has a loss of {chance:.3f}" if chance else ""
     distributed.say(
         f"{format_count(steps.total, 'steps')} of {batch}, {loss}{by_chance}; {run.describe(initial.model)}"
     )
-    start.note_rows("the training set", len(rows), training)
+    start.note_rows("the training set", len(data.train), training)
 
     # fit, between two evaluations
     encoder = Encoder(initial.model, initial.tokenizer, model.pooler, precision=run.precision)
-    dev_evaluation = Evaluation(encoder, data.dev.pairs, triplets=triplets, rows=rows)
+    dev_evaluation = Evaluation(encoder, data.dev.pairs, triplets=triplets)
     before = dev_evaluation.evaluate()
     if before.metrics:
         distributed.say(f"before training: {evaluation.format_metrics(before.metrics)}")

@@ -157,8 +157,8 @@ def train(run: OpenRun[NliSettings]) -> None:
     rows_read = read_pairs(pairs, phrases, options.files.data, initial)
     form = "cross" if cross else "bi"
     data = with_dev_pairs(rows_read, dev, options, initial, noun="pairs", form=form)
-    rows = plan.random_subset(len(data.train), options.data.limit, training.seed)
-    steps = shuffled_plan(rows, training)
+    count = len(data.train)
+    steps = shuffled_plan(count, training)
 
     # train on them
     classes = len(NLI_CLASSES)
@@ -168,7 +168,7 @@ def train(run: OpenRun[NliSettings]) -> None:
     model = ContrastiveModel(initial.model, initial.pooler, seed=training.seed, classifier=(vectors_read, classes))
     augment = synonym_augmentation(options, {"nli": data.train}, steps, run.folder.path)
     inputs = {**data.inputs, **resources}
-    start.begin_run(run, initial, inputs, data=data.entry, plan=plan.describe(steps), training_rows={"nli": len(rows)})
+    start.begin_run(run, initial, inputs, data=data.entry, plan=plan.describe(steps), training_rows={"nli": count})
     write_replacements(augment)
     train_step = CrossTrainStep if cross else SoftmaxTrainStep
     # a cross-encoder has trained no vectors of sentences: stage two reads them by the weights it started from
@@ -182,7 +182,6 @@ def train(run: OpenRun[NliSettings]) -> None:
         train_step(data.train, augment, training.chunk),
         steps,
         data,
-        rows=rows,
         loss=options.loss.objective,
         chance=None if phrases else math.log(classes),  # with phrases it depends on how many a batch has
         next_flags=next_flags,

@@ -3,7 +3,6 @@
 Axes: N triplets, M texts, D hidden.
 """
 
-import hashlib
 import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -47,8 +46,8 @@ def of_run(
     return dict(zip(names, values.cpu().numpy(), strict=True))
 
 
-def similarities(encoder: Encoder, triplets: Examples, weights_sha256: str, rows: np.ndarray) -> dict[str, np.ndarray]:
-    """`COSINES` of some `rows` of triplets, int64 [N], under the frozen encoder, dropout off: float32 [N] each.
+def similarities(encoder: Encoder, triplets: Examples, weights_sha256: str) -> dict[str, np.ndarray]:
+    """`COSINES` of N triplets under the frozen encoder, dropout off: float32 [N] each.
 
     A block of triplets is scored at a time, so that memory does not grow with their number; each distinct text of a
     block is encoded once. A second call reads the cosines from the cache, which is keyed by everything that the bits
@@ -56,9 +55,9 @@ def similarities(encoder: Encoder, triplets: Examples, weights_sha256: str, rows
     """
 
     def build() -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        values = np.empty((2, len(rows)), dtype=np.float32)
-        for begin in range(0, len(rows), _BLOCK):
-            block = rows[begin : begin + _BLOCK].tolist()
+        values = np.empty((2, len(triplets)), dtype=np.float32)
+        for begin in range(0, len(triplets), _BLOCK):
+            block = range(begin, min(begin + _BLOCK, len(triplets)))
             sentences = []
             for row in block:
                 sentences += [tuple(triplets.sentence(row, column)) for column in range(3)]
@@ -71,7 +70,6 @@ def similarities(encoder: Encoder, triplets: Examples, weights_sha256: str, rows
     device = encoder.model.device
     key = (
         triplets.cache.key,
-        hashlib.sha256(rows.tobytes()).hexdigest(),
         weights_sha256,
         encoder.pooler,
         encoder.precision,

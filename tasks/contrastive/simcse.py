@@ -9,7 +9,6 @@ import sys
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 from torch import Tensor
 
 from minbert.errors import UserError
@@ -137,9 +136,9 @@ def train(run: OpenRun[SimcseSettings]) -> None:
     initial = start.load_initial_encoder(options.encoder, run.device)
     rows_read = corpora.read_texts(corpus, options.data, training.seed, initial)
     data = with_dev_pairs(rows_read, dev, options, initial, noun="texts", unlabelled=True)
-    rows = np.arange(len(data.train))  # --limit has been applied to the texts
     texts = sentence_numbers(data.train) if training.unique_batches else None
-    steps = shuffled_plan(rows, training, texts)
+    count = len(data.train)
+    steps = shuffled_plan(count, training, texts)
 
     # train on them
     model = ContrastiveModel(initial.model, initial.pooler, seed=training.seed, projection=options.encoder.projection)
@@ -147,12 +146,12 @@ def train(run: OpenRun[SimcseSettings]) -> None:
     if options.loss.marks_most:
         augment = Punctuation(training.seed, options.loss.marks_most, options.loss.marks)
     inputs = {**data.inputs, **resources}
-    start.begin_run(run, initial, inputs, data=data.entry, plan=plan.describe(steps), training_rows={"nli": len(rows)})
+    start.begin_run(run, initial, inputs, data=data.entry, plan=plan.describe(steps), training_rows={"nli": count})
     write_replacements(augment)
     config = initial.model.config
     if not (config.hidden_dropout_prob or config.attention_probs_dropout_prob):
         distributed.note("the encoder has no dropout, so both passes of a text are the same (--encoder-dropout)")
-    batch_size = min(training.batch_size, len(rows))
+    batch_size = min(training.batch_size, count)
     fit_and_save(
         run,
         initial,
@@ -160,7 +159,6 @@ def train(run: OpenRun[SimcseSettings]) -> None:
         SimcseTrainStep(data.train, augment, training.chunk, options.loss),
         steps,
         data,
-        rows=rows,
         loss="simcse",
         chance=math.log(batch_size) * (1 + options.loss.eda_weight),
     )

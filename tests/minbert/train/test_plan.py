@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minbert.train.plan import Plan, batch_count, batches, first_steps, over_rows, random_subset, shuffled
+from minbert.train.plan import Plan, batch_count, batches, first_steps, random_subset, shuffled
 
 sizes = st.integers(1, 60)
 batch_sizes = st.integers(1, 9)
@@ -45,11 +45,3 @@ def test_first_steps_are_a_prefix(data: st.DataObject, size: int, batch: int, se
     short = first_steps(whole, count)
     assert short.total == short.ends[-1] == (min(count, whole.total) or whole.total)
     assert as_lists(short) == as_lists(whole)[: short.total]
-
-
-@given(sizes, batch_sizes, seeds)
-def test_chosen_rows_keep_the_order(size: int, batch: int, seed: int) -> None:
-    whole = make(size, batch, seed)
-    chosen = np.arange(size) * 7 + 3
-    expected = [([row * 7 + 3 for row in rows], *rest) for rows, *rest in as_lists(whole)]
-    assert as_lists(over_rows(whole, {"sst": chosen})) == expected

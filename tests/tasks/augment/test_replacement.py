@@ -94,5 +94,5 @@ def test_case_and_punctuation_are_kept(
     write_wordnet: Callable[..., Path], tmp_path: Path, before: str, after: str
 ) -> None:
     words = WordNet(write_wordnet(tmp_path, ("a", {"old": 1, "former": 1})))
-    changes = replace_adjectives(tag([before], words).only("a"), 0, before, BATCH, seed=3)
+    changes = replace_adjectives(tag([before], words).only("a"), 0, before, BATCH, seed=3, row="a", column=0)
     assert splice(before, changes) == after

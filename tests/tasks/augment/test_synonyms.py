@@ -6,6 +6,7 @@ python -m pytest --import-mode=importlib tests/tasks/augment/test_synonyms.py
 import csv
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -160,6 +161,12 @@ def test_method_3_depends_on_counters_alone(opened: Make, augmentation: Make) ->
     alone = augmented([11, 12, 13, 14], [9])
     assert alone == {n: {index: ids for index, ids in whole[n].items() if index[0] == 9} for n in (11, 12, 13, 14)}
     assert augmented(list(range(20)), [0, 1, 2, 3, 4, 9], seed=1) != whole
+    # by its id, so that a row which is not read changes no other
+    part = replace(examples, cache=examples.cache.subset(np.array([1, 9])))
+    augment = augmentation("3", part, 0.5)
+    for number, changes in whole.items():
+        of_row = {column: ids for (row, column), ids in changes.items() if row == 9}
+        assert {column: ids for (_, column), ids in augment(part, step(number, [1])).changes.items()} == of_row
 
 
 def written(path: Path) -> dict[tuple[str, int], tuple[str, str]]:

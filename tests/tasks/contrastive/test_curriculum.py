@@ -177,12 +177,11 @@ def test_mix_counts_rows_of_epochs() -> None:
 @pytest.mark.parametrize("order", ["curriculum", "anti"])
 def test_easy_triplets_come_first(difficulty_by: str, order: str) -> None:
     """By the margin's groups, the cosine of the entailment or of the contradiction (CBCL, 4.3), or a task's loss."""
-    rows = np.arange(0, 75, 3)  # those that a limit has drawn
-    positive, negative, losses = np.random.default_rng(4).uniform(-1, 1, (3, len(rows)))
+    positive, negative, losses = np.random.default_rng(4).uniform(-1, 1, (3, 25))
     scores = {"task loss": losses} if difficulty_by == "task" else {"positive": positive, "negative": negative}
     settings = CurriculumSettings(order=order, difficulty=difficulty_by, margin=0.5)  # type: ignore[arg-type]
-    ordered, groups = sort(settings, rows, scores, seed=2)
-    assert sorted(ordered) == rows.tolist()
+    ordered, groups = sort(settings, 25, scores, seed=2)
+    assert sorted(ordered) == list(range(25))
     gap = positive - negative
     hardness = {
         "groups": np.select([gap > 0.5, gap > 0], [0, 1], 2),
@@ -190,30 +189,28 @@ def test_easy_triplets_come_first(difficulty_by: str, order: str) -> None:
         "contradiction": negative,
         "task": losses,
     }[difficulty_by]
-    hardness_in_order = hardness[ordered // 3]
+    hardness_in_order = hardness[ordered]
     if order == "anti":
         hardness_in_order = hardness_in_order[::-1]
     assert (np.diff(hardness_in_order) >= 0).all() and hardness_in_order[0] < hardness_in_order[-1]
     if difficulty_by == "task":
         assert groups is None
     else:
-        assert groups is not None and groups[rows].tolist() == difficulty(positive, negative, 0.5).tolist()
+        assert groups is not None and groups.tolist() == difficulty(positive, negative, 0.5).tolist()
 
 
 def test_random_order_keeps_the_pacing() -> None:
-    rows = np.arange(24)
     training = TrainingSettings(epochs=3, batch_size=4, seed=2)
     settings = CurriculumSettings(order="random", pacing_exponent=1.0)
-    ordered, groups = sort(settings, rows, {}, seed=2)
-    assert groups is None and ordered.tolist() != rows.tolist() == sorted(ordered)
-    assert sort(settings, rows, {}, seed=3)[0].tolist() != ordered.tolist()
+    ordered, groups = sort(settings, 24, {}, seed=2)
+    assert groups is None and ordered.tolist() != list(range(24)) == sorted(ordered)
+    assert sort(settings, 24, {}, seed=3)[0].tolist() != ordered.tolist()
     steps = pace(settings, training, ordered)
     assert steps.lengths == [2, 4, 6] and count_groups(groups, steps) is None
 
 
 def test_no_curriculum_takes_all_rows() -> None:
-    rows = np.arange(24)
     settings = CurriculumSettings(order="none", pacing_exponent=1.0)
-    ordered, groups = sort(settings, rows, {}, seed=2)
-    assert ordered.tolist() == rows.tolist() and groups is None
+    ordered, groups = sort(settings, 24, {}, seed=2)
+    assert ordered.tolist() == list(range(24)) and groups is None
     assert pace(settings, TrainingSettings(epochs=3, batch_size=4), ordered).lengths == [6, 6, 6]

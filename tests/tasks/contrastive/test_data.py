@@ -111,6 +111,15 @@ def test_no_usable_row_is_refused(initial: InitialEncoder, examples_of: Callable
         with_dev_pairs(rows, DevFiles("none", {}), ConsertSettings.of(), initial, noun="triplets")
 
 
+def test_limit_draws_training_rows(initial: InitialEncoder, examples_of: Callable[..., Examples]) -> None:
+    """So that what reads all training rows, such as synonyms, has no others."""
+    texts = [(f"text {number}", "a cat") for number in range(20)]
+    rows = TrainingRows(examples_of(texts), {"files": [{"file": "own.csv"}], "skipped": []})
+    options = ConsertSettings.of(limit=5, sts_dev="none", keep="last", patience=0)
+    data = with_dev_pairs(rows, DevFiles("none", {}), options, initial, noun="pairs")
+    assert len(data.train) == 5 and {row.texts for row in data.train.cache.rows()} < {*texts}
+
+
 def test_pairs_in_scored_sets_are_counted(read: Read, corpora: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In either order, whatever the case and the marks; a set that is damaged is left out with a warning."""
     rows = ["new test mill\ta cup .", "a mill\told dev mill", "the STS12 MSRpar tap\ta STS12 MSRpar tap .", "a\tb"]

@@ -116,6 +116,8 @@ BAD = [
     (PRETRAIN, "--objective triplet --temperature 0.1", "--temperature belongs to --objective nt-xent"),
     (PRETRAIN, "--order random --difficulty entailment", "--difficulty belongs to --order curriculum or anti"),
     (PRETRAIN, "--order none --margin 0.3", "--margin belongs to --order curriculum or anti, not none"),
+    (PRETRAIN, "--preset contrastive --pacing-exponent 2", "--pacing-exponent does not belong to --order none"),
+    (PRETRAIN, "--difficulty task --difficulty-run a --margin 0.3", "--margin does not belong to --difficulty task"),
     (PRETRAIN, "--loss-margin 2", "--loss-margin belongs to --objective triplet"),
     (PRETRAIN, "--synonyms none --synonyms-p 0.5", "--synonyms-p belongs to --synonyms 1, 2 or 3"),
     (PRETRAIN, "--synonyms none --synonyms-keep a.txt", "--synonyms-keep belongs to --synonyms 1, 2 or 3"),
