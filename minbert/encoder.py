@@ -109,7 +109,6 @@ class Encoder:
         folder = weights.resolve(str(dir_or_name))
         model = accelerate(BertModel.from_pretrained(folder))
         tokenizer = Tokenizer.load(folder)
-        tokenizer.check_fits(model.config.vocab_size, str(folder))
         pipeline = modules.read_pipeline(folder)
         if max_length is None:
             max_length = pipeline.max_length

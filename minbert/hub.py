@@ -61,8 +61,10 @@ def open_with_transformers(source: str, label: str) -> Opened:
             raise UserError("an adapter over other weights is not supported; merge it into them first")
         config, tensors = _read_model(source, options)
         tokenizer, max_length = _read_tokenizer(source, options, lowercase=pipeline.lowercase)
-        if tokenizer is not None:
-            tokenizer.check_fits(config.vocab_size, "its tokenizer")
+        if tokenizer is not None and tokenizer.size > config.vocab_size:
+            raise UserError(
+                f"its vocabulary has {tokenizer.size} pieces but the weights embed only {config.vocab_size}"
+            )
     except UserError as error:
         raise UserError(f"{label}: {error}") from error
     except Exception as error:  # transformers raises many types
@@ -129,7 +131,10 @@ def _read_tokenizer(source: str, options: dict[str, Any], *, lowercase: bool) ->
     special_tokens = {role: getattr(theirs, role) for role in BERT_TOKENS if getattr(theirs, role)}
     library = theirs.backend_tokenizer
     if lowercase:
-        library.normalizer = normalizers.Sequence([normalizers.Lowercase(), library.normalizer])
+        rules = [normalizers.Lowercase()]
+        if library.normalizer is not None:
+            rules.append(library.normalizer)
+        library.normalizer = normalizers.Sequence(rules)
     expected = theirs(_PROBE)["input_ids"]
     tokenizer = Tokenizer(library, special_tokens, f"its tokenizer, {name}")
     if [tokenizer.cls, *tokenizer.encode([_PROBE])[0], tokenizer.sep] != expected:

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from minbert.config import BertConfig
 from minbert.errors import UserError, short_repr
-from minbert.files import load_safetensors, read_json, read_json_object, read_optional_json
+from minbert.files import load_safetensors, read_json, read_json_object, read_optional_json, sha256_of
 from minbert.pooling import AVERAGES
 
-RECORD = "minbert.json"  # in a folder that `weights.save` wrote: the pooler, and the SHA-256 of the weights
+RECORD = "minbert.json"  # in a folder that `weights.save` wrote: the pooler, and the SHA-256 of weights and other files
 _POOLING_MODES = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
 """Our poolers that sentence-transformers' Pooling has, with its older names for them."""
 _MODULES = re.compile("Transformer( WeightedLayerPooling)? Pooling( Dense| LayerNorm| Normalize| Dropout)*")
@@ -28,6 +28,7 @@ _SUPPORTED = {
     "model_type": "SentenceTransformer",  # not a SparseEncoder, which has no sentence vectors
     "transformer_task": "feature-extraction",
     "module_input_name": "sentence_embedding",  # what a layer reads: the pooled vector
+    "processing_kwargs": {},  # arguments of the tokenizer's call, such as a longest input
 }
 """Settings that have one value here; where a file names another one, its vectors would be different."""
 _ARGUMENTS = ("model_args", "tokenizer_args", "config_args", "model_kwargs", "processor_kwargs", "config_kwargs")
@@ -135,13 +136,22 @@ def list_modules(folder: Path) -> list[ListedModule]:
     return modules
 
 
+def read_record(folder: Path) -> dict[str, Any]:
+    """What `weights.save` has recorded of a folder; empty if another program has changed files beside the weights."""
+    record = read_optional_json(folder / RECORD)
+    for name, expected in record.get("files", {}).items():
+        if not (folder / name).is_file() or sha256_of(folder / name) != expected:
+            return {}
+    return record
+
+
 def read_pipeline(folder: Path) -> Pipeline:
     """Read sentence-transformers' files of a folder, as it does: without `modules.json` the others do not count.
 
     Raises `UserError` for a module or a setting with which vectors would differ from sentence-transformers'.
     """
     modules = list_modules(folder)
-    recorded = read_optional_json(folder / RECORD).get("pooler")
+    recorded = read_record(folder).get("pooler")
     if not modules:
         return Pipeline(recorded, max_length=_tokenizer_length(folder))
     kinds = [module.kind for module in modules]

@@ -74,11 +74,6 @@ class Tokenizer:
         special_tokens = {role: config[role] for role in BERT_TOKENS if role in config} or BERT_TOKENS
         return cls(library, special_tokens, str(path))
 
-    def check_fits(self, rows: int, source: str) -> None:
-        """Raises `UserError` if the vocabulary numbers more pieces than the word embedding has `rows`."""
-        if self.size > rows:
-            raise UserError(f"{source}: the vocabulary has {self.size} pieces but the weights embed only {rows}")
-
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text, not truncated and without [CLS] and [SEP].
 

@@ -23,7 +23,6 @@ from minbert.files import (
     key_hash,
     load_safetensors,
     new_folder,
-    read_optional_json,
     save_safetensors,
     sha256_of,
     write_json,
@@ -57,7 +56,7 @@ OWN_FILES = re.compile(
     r"(config|tokenizer|tokenizer_config|modules|sentence_bert_config|config_sentence_transformers|minbert)\.json"
     r"|model\.safetensors|vocab\.txt|\d+_(WeightedLayerPooling|Pooling|Dense|LayerNorm|Normalize)"
 )
-_VERSION = 4  # of the folders that `_open_with_transformers` keeps
+_VERSION = 5  # of the folders that `_open_with_transformers` keeps
 
 
 def our_name(key: str) -> str:
@@ -148,7 +147,7 @@ def read(folder: Path) -> dict[str, Tensor]:
     path = folder / "model.safetensors"
     tensors = load_safetensors(path)
     # other programs' folders have no record
-    recorded = read_optional_json(folder / modules.RECORD).get("sha256")
+    recorded = modules.read_record(folder).get("sha256")
     if recorded is not None and recorded != sha256(folder):
         raise UserError(
             f"{path}: damaged or replaced: its SHA-256 is not the one in {modules.RECORD}; delete {modules.RECORD} if "
@@ -172,7 +171,8 @@ def save(
     """
     pipeline = pipeline or modules.Pipeline()
     max_length = min(pipeline.max_length or config.max_position_embeddings, config.max_position_embeddings)
-    renamed = {their_name(name): tensor for name, tensor in tensors.items()}
+    # torch.compile puts a name of its own before those of a module
+    renamed = {their_name(name.replace("_orig_mod.", "")): tensor for name, tensor in tensors.items()}
     with new_folder(folder) as unfinished:
         save_safetensors(unfinished / "model.safetensors", renamed)
         write_json(unfinished / "config.json", config.to_transformers())
@@ -180,7 +180,12 @@ def save(
             tokenizer.save(unfinished, max_length)
         if pooler is not None:
             _write_modules(unfinished, pooler, pipeline, max_length, renamed, config)
-        write_json(unfinished / modules.RECORD, {"pooler": pooler, "sha256": sha256(unfinished)})
+        others = {}
+        for path in sorted(unfinished.rglob("*")):
+            if path.is_file() and path != unfinished / "model.safetensors":
+                others[path.relative_to(unfinished).as_posix()] = sha256_of(path)
+        record = {"pooler": pooler, "sha256": sha256(unfinished), "files": others}
+        write_json(unfinished / modules.RECORD, record)
 
 
 def _write_modules(
@@ -250,7 +255,8 @@ def resolve(name: str, flag: str = "", *, vocabulary: bool = True) -> Path:
     if (folder / "encoder" / "config.json").is_file() and not (folder / "config.json").is_file():  # a run's folder
         folder = folder / "encoder"
     if folder.is_dir():
-        saved_here = all((folder / file).is_file() for file in (modules.RECORD, "model.safetensors", "tokenizer.json"))
+        is_whole = all((folder / file).is_file() for file in ("model.safetensors", "tokenizer.json"))
+        saved_here = is_whole and bool(modules.read_record(folder))
         is_encoder = (folder / "config.json").is_file() or (folder / "modules.json").is_file()
         # the caller says what else the folder is, such as an unfinished run, or that it has no config.json
         if saved_here or not is_encoder:

@@ -187,8 +187,11 @@ def build(
     """The model with new heads, initialised from the run's seed, on the encoder's device.
 
     `pooler` is how a text becomes one vector, `sentence_encoder` the encoder that reads the sentences of `joint` pairs
-    by themselves, if it is not a copy.
+    by themselves, if it is not a copy. Raises `UserError` if pairs need two token types and the weights have one.
     """
+    needs_two_types = any(task.num_texts == 2 and task.pairs in ("cross", "joint") for task in tasks)
+    if needs_two_types and encoder.config.type_vocab_size < 2:
+        raise UserError("--pairs: these weights embed one token type, and cross and joint need two: use paper or bi")
     # by a seed of their own: the heads do not depend on what was drawn before
     torch.manual_seed(torch_seed(settings.training.seed, "heads"))
     options = settings.model

@@ -97,8 +97,10 @@ def packed_weights(model: nn.Module, precision: str, tokens: int) -> Iterator[No
     It has no effect if the operators are not available, outside of inference mode, or for too few `tokens`.
     """
     layers: list[FastLayer] = []
+    weight = next(model.parameters())
     worthwhile = tokens >= _WORTHWHILE and torch.is_inference_mode_enabled()
-    if worthwhile and can_pack(next(model.parameters()).device, precision):
+    # a model that its user has made half precision has no LayerNorm for the states of packed layers
+    if worthwhile and weight.dtype == torch.float32 and can_pack(weight.device, precision):
         layers = [module for module in model.modules() if isinstance(module, FastLayer)]
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     try:

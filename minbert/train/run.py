@@ -181,7 +181,7 @@ class RunFolder:
 
         A session is one invocation of the script: when it `started`, its `command` and `environment`, the step that it
         began with (`from_step`), that of its newest checkpoint (`to_step`), and its wall time in `seconds` until that
-        checkpoint or its end. The rest of the manifest is from the first invocation.
+        checkpoint or its end. The rest of the manifest but `data` is from the first invocation.
 
         Returns the differences from the previous session's environment: the run's bits may then differ as well. Raises
         `UserError` if all checkpoints are damaged or were deleted.
@@ -220,6 +220,8 @@ class RunFolder:
             for name, value in previous["environment"].items():
                 if name != "started" and current.get(name) != value:
                     changes.append(f"{name} {current.get(name)} (was {value})")
+        # the hashes of the data are the same, but the files may have been moved since
+        earlier.pop("data", None)
         self._manifest = {**manifest, **earlier, "sessions": [*sessions, session]}
         write_json(self._manifest_path, self._manifest)
 

@@ -230,7 +230,6 @@ def load_encoder(source: str, flag: str, dropout: float | None) -> tuple[BertMod
         raise UserError(f"{folder}: this run has no encoder/ yet; finish it first with --resume")
     config = BertConfig.read(folder)
     tokenizer = Tokenizer.load(folder)
-    tokenizer.check_fits(config.vocab_size, str(folder))
     if tokenizer.size < config.vocab_size:
         distributed.note(
             f"{flag} {source}: the vocabulary has {tokenizer.size:,} pieces, the weights embed {config.vocab_size:,}"

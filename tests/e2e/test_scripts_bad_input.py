@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from minbert import Encoder, UserError
+from minbert import Encoder
 from tests.e2e.conftest import SAMPLE, Script
 
 COURSE = SAMPLE / "course"
@@ -95,15 +95,13 @@ def test_existing_run_folder_is_kept(script: Script, tiny_copy: Callable[..., Pa
 
 
 def test_extended_vocabulary_is_refused(script: Script, tiny: Path, tmp_path: Path) -> None:
-    """Of an encoder that was saved here; `test_folders.py` has those of other programs."""
+    """Of an encoder that was saved here and changed since; `test_folders.py` has those of other programs."""
     folder = tmp_path / "encoder"
     Encoder.load(tiny).save(folder)
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
     tokenizer["model"]["vocab"]["extra"] = len(tokenizer["model"]["vocab"])
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
     refused(script(MULTITASK, "--weights", folder), str(folder), "vocabulary")
-    with pytest.raises(UserError, match=f"^{folder}: the vocabulary has"):
-        Encoder.load(folder)
 
 
 def test_warnings_name_truncation_and_leaks(script: Script, tmp_path: Path) -> None:

@@ -137,6 +137,24 @@ def test_autocast_around_it_changes_nothing(tiny: Path, count: int) -> None:
         np.testing.assert_array_equal(encoder.encode(texts), expected)
 
 
+@pytest.mark.parametrize("count", [4, 2000])
+def test_half_precision_model_encodes(tiny: Path, count: int) -> None:
+    """As a user may make it; with few and with many tokens."""
+    encoder = Encoder.load(tiny, precision="fp32")
+    texts = ["the cat sat on the mat"] * count
+    expected = encoder.encode(texts)
+    encoder.model.bfloat16()
+    np.testing.assert_allclose(encoder.encode(texts), expected, atol=0.05)
+
+
+def test_compiled_model_is_saved(tiny: Path, tmp_path: Path) -> None:
+    encoder = Encoder.load(tiny, precision="fp32")
+    expected = encoder.encode(["the cat"])
+    encoder.model = torch.compile(encoder.model, backend="eager")  # type: ignore[assignment]
+    encoder.save(tmp_path / "saved")
+    np.testing.assert_array_equal(Encoder.load(tmp_path / "saved", precision="fp32").encode(["the cat"]), expected)
+
+
 def test_missing_pooling_layer_is_refused(tiny: Path) -> None:
     model = BertModel.from_pretrained(tiny)
     model.pooler_dense = None

@@ -334,6 +334,7 @@ REFUSED: list[Kind] = [
         sentence_transformers_setting,
         {"name": "config_sentence_transformers.json", "model_type": "SparseEncoder"},
     ),
+    ("processing_kwargs is", version_2, {"processing_kwargs": {"text": {"max_length": 8}}}),
     ("transformer_task is 'fill-mask'", version_2, {"transformer_task": "fill-mask"}),
     ("tokenizer_args sets never_split", version_2, {"tokenizer_args": {"never_split": ["the"]}}),
 ]

@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules as models
+from tokenizers import normalizers
 from transformers import AutoModel
 from transformers import BertModel as Theirs
 
@@ -131,6 +132,30 @@ def test_pooling_can_be_changed_in_saved_folder(saved: Callable[[str], Path]) ->
     theirs.save(str(folder))
     assert json.loads(config.read_text()) != content
     np.testing.assert_allclose(Encoder.load(folder, precision="fp32").encode(TEXTS), theirs.encode(TEXTS), atol=1e-5)
+
+
+def trained_dense(theirs: SentenceTransformer) -> None:
+    theirs[2].linear.weight.data.mul_(-0.5)
+
+
+def other_rules(theirs: SentenceTransformer) -> None:
+    theirs.tokenizer.backend_tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
+
+
+def trained(theirs: SentenceTransformer) -> None:
+    theirs[0].model.encoder.layer[0].output.dense.weight.data.mul_(-0.5)
+
+
+@pytest.mark.parametrize("change", [trained_dense, other_rules, trained])
+def test_record_of_a_changed_folder_is_ignored(
+    saved: Callable[[str], Path], change: Callable[[SentenceTransformer], None]
+) -> None:
+    folder = saved("pooler")
+    theirs = SentenceTransformer(str(folder), device="cpu")
+    change(theirs)
+    theirs.save(str(folder), create_model_card=False)
+    expected = SentenceTransformer(str(folder), device="cpu").encode(["The cat"])
+    np.testing.assert_allclose(Encoder.load(folder, precision="fp32").encode(["The cat"]), expected, atol=1e-5)
 
 
 def test_transformers_opens_saved_folder(saved: Callable[[str], Path], tiny: Path) -> None:
