@@ -6,7 +6,7 @@ dev = "reviews-dev.csv"                     # without it, 10% of the training ro
 test = "reviews-test.csv"                   # without it, none is predicted
 text = "comment"                            # of pairs: text1, text2; without them, the usual names are found
 label = "mood"
-id = "number"                               # without it, the line is the id
+id = "number"                               # "" takes the line, as if there is no column id
 labels = ["angry", "neutral", "happy"]      # without it, those of the training file, sorted
 scale = [0, 1]                              # of a similarity: its lowest and its highest score
 metric = "macro-f1"                         # accuracy, macro-f1; of a similarity pearson, spearman
@@ -90,6 +90,9 @@ def read_definition(path: Path) -> Definition:
     train = files["train"]
     names, records = read_records(train, READER_KINDS[kind])
     columns = _find_columns(path, table, names)
+    for name in names:
+        if name != "split" and name.strip().lower() == "split":
+            distributed.note(f"{train}: column {name!r} is not read: rows of dev and test are named by a column split")
 
     # a column `split` may name dev and test rows in the training file
     labels = []

@@ -103,7 +103,9 @@ def average(members: Sequence[Member]) -> Member:
 def scores(member: Member) -> dict[str, Any]:
     """The dev norm and each task's scores, as in a run's `scores.json`, with 95% intervals as [low, high]."""
     by_task, whole = compare.score_intervals(member.dev_scores, norm=True)
-    norm = metrics.dev_norm((report["metric"], report["score"]) for report in member.reports.values())
+    norm = None
+    if any(report["score"] is not None for report in member.reports.values()):
+        norm = metrics.dev_norm((report["metric"], report["score"]) for report in member.reports.values())
     tasks = {name: report | {"interval": by_task[name]} for name, report in member.reports.items()}
     return {"dev_norm": norm, "interval": whole, "tasks": tasks}
 
@@ -115,7 +117,7 @@ def table(content: Mapping[str, Any]) -> Table:
         row = {"run": name, "step": f"{result['step']:,}" if "step" in result else MISSING}
         for report in result["tasks"].values():
             row[report["title"]] = number(report["score"], 4, missing="undefined")
-        row[metrics.DEV_NORM] = number(result["dev_norm"], 4)
+        row[metrics.DEV_NORM] = number(result["dev_norm"], 4, missing="undefined")
         row[f"{metrics.DEV_NORM}, 95%"] = result["interval"].text() if result["interval"] else MISSING
         rows.append(row)
     return Table("Dev scores", pd.DataFrame(rows), left=2)
@@ -150,6 +152,7 @@ def main(arguments: list[str] | None = None) -> None:
     names = distinct_names(options.runs)
     if options.out.exists() and (not options.out.is_dir() or any(options.out.iterdir())):
         raise UserError(f"--out {options.out}: exists, and is not an empty folder")
+    cli.require_writable(options.out / "scores.json")
     check_alike(options.runs)
 
     # predict and average

@@ -32,19 +32,20 @@ def fine_tuned(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 def recorded_file(run: Path, task: str, split: str, data: Path | None) -> Path:
     """The file that a run read for a task and a split.
 
-    It is the file of the recorded name in `data/course` or `data`, or else the recorded one. Raises `UserError` if
-    there is none, or if its hash is not the recorded one.
+    It is the file of the recorded name in `data/course` or `data`, or else the recorded one, whichever has the recorded
+    hash. Raises `UserError` if none has.
     """
     entry = read_json_object(run / "manifest.json")["data"][split][task]
     recorded = Path(entry["file"])
     candidates = [recorded]
     if data is not None:
         candidates = [data / "course" / recorded.name, data / recorded.name, recorded]
-    for path in candidates:
-        if path.is_file():
-            if readers.digest(path) != entry["sha256"]:
-                raise UserError(f"{path}: not the file that {run} was made with (its hash is not the recorded one)")
+    present = [path for path in candidates if path.is_file()]
+    for path in present:
+        if readers.digest(path) == entry["sha256"]:
             return path
+    if present:
+        raise UserError(f"{present[0]}: not the file that {run} was made with (its hash is not the recorded one)")
     raise UserError(f"{recorded}: no such file; give the folder that holds {recorded.name} with --data DIR")
 
 

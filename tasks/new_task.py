@@ -40,8 +40,8 @@ def write_task(source: Path) -> Path:
         if "split" in names and is_of_split(record, names, "test"):
             continue
         for name, cells in columns.items():
-            # a JSON object may lack a key, and a list is neither text nor label
-            is_cell = not isinstance(record.get(name, []), list | dict)
+            # a JSON object may lack a key, and a list or a date is neither text nor label
+            is_cell = isinstance(record.get(name), str | int | float)
             cells.append(cell(source, line, record, name).strip() if is_cell else "")
     name, files = _related_files(source)
     path = Path(f"{name}.toml")
@@ -89,6 +89,9 @@ def write_task(source: Path) -> Path:
         ordered = sorted(labels, key=float) if are_numbers else labels
         lines.append(f"labels = [{', '.join(map(_quoted, ordered))}]")
         lines.append('metric = "accuracy"  # or macro-f1')
+    ids = columns.get("id", [])
+    if len(set(ids)) < len(ids):
+        lines.append('id = ""  # the line, as the column id is not unique')
     others = [name for name in names if name and name not in {*texts, label, "split", "id"}]
     if others:
         lines.append(f"# not read: {format_list(others)}")

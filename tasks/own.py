@@ -116,7 +116,7 @@ class OwnTask(PairTask):
         if split:
             as_json = self.prediction_ending == "jsonl"
         if as_json:
-            text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            text = "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows)
             # an unpaired surrogate, as in texts that were cut, stays the escape that it was
             return text.encode("utf-8", "backslashreplace").decode("utf-8")
         # JSON objects may have other names than the first one

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from minbert.errors import UserError
 from minbert.files import expand_user, read_optional_json
 from minbert.train import settings
-from minbert.train.settings import Parsed, Settings, flag, refuse_flags, require_range
+from minbert.train.settings import Parsed, Settings, flag, names_in, refuse_flags, require_range
 from tasks.augment.synonyms import SynonymFileSettings, SynonymSettings
 from tasks.manifests import fine_tuned
 from tasks.presets import CBCL_RUN, PRESETS
@@ -180,6 +181,11 @@ class MultitaskSettings(Settings):
         encoder = self.encoder.encoder
         if encoder and not expand_user(encoder).is_dir():
             raise UserError(f"--encoder {encoder}: no such folder; pretrain_cbcl.py writes one into its run folder")
+
+    def identity(self) -> dict[str, Any]:
+        """As of every command, but a task's file counts by its name: what it says is compared by its hash."""
+        names = [Path(name).name for name in names_in(self.data.tasks)]
+        return super().identity() | {"tasks": ",".join(names)}
 
     def check_overrides(self, overrides: Mapping[str, Any]) -> None:
         """Raises `UserError` for flags that exclude each other, or that have no effect."""

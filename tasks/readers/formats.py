@@ -86,6 +86,8 @@ def _first_line(path: Path) -> str:
 def cell(path: Path, line: int, record: Record, name: str) -> str:
     """A record's value as text: "" for none, `1` for 1.0. Raises `UserError` for lists and objects."""
     value = record.get(name)
+    if value is None:
+        return ""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():

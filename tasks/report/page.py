@@ -85,7 +85,7 @@ def build(run: Run, *, texts: bool = True) -> str:
 def write_ensemble(
     path: Path,
     tasks: Mapping[str, TaskScores],
-    norm: float,
+    norm: float | None,
     tables: Sequence[Table],
     members: Sequence[Path],
     typed: str,

@@ -117,7 +117,9 @@ def test_stopped_run_resumes_bit_equal(script: Script, own: Path) -> None:
     (own / "reviews.csv").write_text(data.replace("lovely", "pretty"))
     assert f"data train reviews ({own / 'reviews.csv'} is not what it was" in refusal()
     (own / "reviews.csv").write_text(data)
-    resumed = script(MULTITASK, *flags, "--resume")
+    # elsewhere since
+    moved = own.rename(own.with_name("moved"))
+    resumed = script(MULTITASK, *FLAGS, "--tasks", f"{moved / 'reviews.toml'},{moved / 'questions.toml'}", "--resume")
     assert resumed.code == 0, resumed.err
     assert resumed.rows() == whole.rows() and resumed.bits() == whole.bits()
 

@@ -8,6 +8,7 @@ import itertools
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from scipy.stats import pearsonr
 from sklearn.metrics import accuracy_score
 
 from minbert.errors import UserError
-from tasks import TASKS, ensemble, evaluate, predict, predictions, readers, record
+from tasks import TASKS, ensemble, evaluate, manifests, predict, predictions, readers, record
 from tests.tasks.test_predict import finished_run
 from tests.tasks.test_predictions import SAMPLE
 
@@ -136,6 +137,19 @@ def test_members_must_be_alike(runs: list[Path], tiny: Path, tmp_path: Path) -> 
     assert "not the file that" in message(first, second)
     with pytest.raises(UserError, match="not an empty folder"):
         ensemble.main([*map(str, runs), "--out", str(runs[0])])
+
+
+def test_moved_file_is_found_by_its_hash(runs: list[Path], tmp_path: Path) -> None:
+    """Another task's file may have the same name, where the data are now."""
+    name = "ids-sst-dev.csv"
+    (tmp_path / name).write_text("another task's")
+    assert manifests.recorded_file(runs[0], "sst", "dev", tmp_path) == COURSE / name
+
+
+def test_undefined_scores_have_no_norm(runs: list[Path]) -> None:
+    member = ensemble.load(runs[0], "one")
+    rows = {key: replace(of_key, gold=of_key.gold * np.nan) for key, of_key in member.rows.items()}
+    assert ensemble.scores(replace(member, rows=rows))["dev_norm"] is None
 
 
 def test_members_define_own_tasks_alike(runs: list[Path], tmp_path: Path) -> None:

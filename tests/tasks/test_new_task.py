@@ -28,6 +28,11 @@ FILES = [
         ("similarity", "points"),
     ),
     (
+        "patients.csv",
+        "id,text,label\n7,a cat sat,x\n7,a dog sat,y\n",
+        ("classification", "label"),
+    ),
+    (
         "numbered.csv",
         "n,left,right,points\n0,a cat and so on,the cat again,0.5\n1,a dog and so on,the tree again,0.25\n",
         ("similarity", "points"),
@@ -51,6 +56,7 @@ def test_task_is_written_and_read(
     (task,) = registry.build(str(path), "cross")
     assert isinstance(task, OwnTask)
     assert (task.definition.kind, task.definition.label) == expected
+    assert len({row.id for row in task.read(Path(name), "train").rows}) > 1, "a column id that repeats is not read"
     assert ("# not read: 'labels', 'label1'" in path.read_text()) == (name == "annotated.jsonl")
     with pytest.raises(UserError, match="exists already"):
         new_task.write_task(Path(name))

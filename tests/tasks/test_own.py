@@ -20,7 +20,7 @@ from scipy.special import softmax
 
 from minbert import UserError
 from minbert.tokenizer import Tokenizer
-from tasks import record, registry
+from tasks import new_task, record, registry
 from tasks.own import OwnTask
 
 ROWS = [("the cat sat", "happy"), ("a sad dog", "angry"), ("a tree", "neutral"), ('"who", what; not', "happy")]
@@ -95,7 +95,7 @@ def test_every_format_gives_same_rows(
     assert float(written[0]["p(angry)"]) == pytest.approx(1 / 3, abs=1e-6)
 
 
-def test_parquet_has_columns_and_missing_values(make: Make, tmp_path: Path) -> None:
+def test_parquet_has_columns_and_missing_values(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyarrow")
     path = tmp_path / "r.parquet"
     frame = pd.DataFrame({"comment": ["a", "b"], "mood": ["x", "y"], "note": ["c", None], "stars": [2, np.nan]})
@@ -103,6 +103,11 @@ def test_parquet_has_columns_and_missing_values(make: Make, tmp_path: Path) -> N
     task = make(**{**REVIEWS, "train": path.name})
     text = task.input_table(task.read_inputs(path).rows, 100 * np.eye(2), path)
     assert text.splitlines()[1:] == ["a,x,c,2.0,x,1.0,0.0", "b,y,,,y,0.0,1.0"]
+    frame.assign(comment=["a cat sat", "a dog sat"], day=pd.Timestamp("2026-01-01")).to_parquet(path)
+    written = task.prediction_text(["1", "2"], np.array([0.0, 1.0]), np.eye(2), path, "dev")
+    assert "2026-01-01" in written
+    monkeypatch.chdir(tmp_path)
+    assert "'day'" in new_task.write_task(path).read_text()
     frame.drop(columns="comment").to_parquet(path)
     with pytest.raises(UserError, match="no column 'comment': it has 'mood', 'note', 'stars'"):
         task.read_inputs(path)
@@ -135,6 +140,12 @@ def test_skipped_rows_are_listed_once(make: Make, tmp_path: Path) -> None:
     train, dev = (task.read(tmp_path / "r.csv", split) for split in ("train", "dev"))
     assert [issue.line for issue in train.skipped] == [22] and not dev.skipped
     assert len(train.rows) + train.other_splits + 1 == 21 == len(dev.rows) + dev.other_splits
+
+
+def test_column_like_split_is_noted(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_table(tmp_path / "r.csv", [("a", "x", "train"), ("b", "y", "dev")], "comment", "mood", "Split")
+    make(**REVIEWS)
+    assert "r.csv: column 'Split' is not read" in capsys.readouterr().err
 
 
 def test_column_split_is_honoured(make: Make, tmp_path: Path, tiny: Path) -> None:
@@ -185,6 +196,9 @@ def test_json_array_keeps_missing_keys(make: Make, tmp_path: Path) -> None:
     records = [{"comment": "a", "mood": "x", "note": cut}, {"comment": "b", "mood": "y"}]
     (tmp_path / "r.json").write_text(json.dumps(records))
     task = make(**{**REVIEWS, "train": "r.json", "dev": "r.json"})
+    (tmp_path / "more.json").write_text(json.dumps([*records, {"comment": "c"}]))
+    (issue,) = task.read(tmp_path / "more.json", "train").skipped
+    assert issue.reason == "mood: empty"
     text = task.prediction_text(["1", "2"], np.array([0.0, 1.0]), np.eye(2), tmp_path / "r.json", "dev")
     first, second = [json.loads(line) for line in text.splitlines()]
     assert first["note"] == cut and "note" not in second

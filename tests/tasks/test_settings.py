@@ -39,6 +39,12 @@ def test_course_flags_work() -> None:
         assert by_option.model.freezes_encoder == by_mode.model.freezes_encoder == (older == "pretrain")
 
 
+def test_task_file_counts_by_its_name() -> None:
+    """What it says is compared by its hash, so the folder may be moved while a run is stopped."""
+    first, moved = (multitask("--tasks", f"{folder}/reviews.toml,sst").settings.identity() for folder in ("a", "../b"))
+    assert first == moved and first["tasks"] == "reviews.toml,sst"
+
+
 def test_heads_alone_have_higher_rate() -> None:
     for words, rate in (([], 1e-5), (["--option", "pretrain"], 1e-3), (["--option", "pretrain", "--lr", "1"], 1.0)):
         assert multitask(*words).settings.training.lr == rate
