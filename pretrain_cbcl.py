@@ -32,7 +32,7 @@ from tasks.contrastive.curriculum import CurriculumSettings
 from tasks.contrastive.data import find_dev_pairs, with_dev_pairs
 from tasks.contrastive.fit import fit_and_save
 from tasks.contrastive.settings import (
-    EncoderSettings,
+    ContrastiveEncoderSettings,
     FileSettings,
     InBatchTrainingSettings,
     RunSettings,
@@ -90,7 +90,7 @@ class TripletFileSettings(FileSettings):
 class PretrainSettings(StageOneSettings):
     """All settings of this script."""
 
-    encoder: EncoderSettings
+    encoder: ContrastiveEncoderSettings
     data: TripletSettings
     curriculum: CurriculumSettings
     loss: LossSettings

@@ -26,7 +26,13 @@ from tasks.contrastive.curriculum import shuffled_plan
 from tasks.contrastive.data import find_dev_pairs, with_dev_pairs
 from tasks.contrastive.fit import fit_and_save
 from tasks.contrastive.pairs import NliFileSettings, find_pairs, read_pairs
-from tasks.contrastive.settings import RUN_HELP, EncoderSettings, InBatchTrainingSettings, RunSettings, StageOneSettings
+from tasks.contrastive.settings import (
+    RUN_HELP,
+    ContrastiveEncoderSettings,
+    InBatchTrainingSettings,
+    RunSettings,
+    StageOneSettings,
+)
 from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep, Inputs, Metrics
 from tasks.contrastive.unique_batches import sentence_numbers
 from tasks.contrastive.views import Adversarial, Streams, View, apply, parse_views
@@ -80,7 +86,7 @@ class ConsertRunSettings(RunSettings):
 class ConsertSettings(StageOneSettings):
     """All settings of this command."""
 
-    encoder: EncoderSettings
+    encoder: ContrastiveEncoderSettings
     data: corpora.TextSettings
     loss: LossSettings
     synonyms: SynonymSettings

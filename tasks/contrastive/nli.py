@@ -65,8 +65,6 @@ class NliSettings(StageOneSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.encoder.projection != "none":
-            raise UserError("--projection belongs to contrastive losses: this command has none")
         if self.loss.objective == "softmax":
             if self.files.phrases:
                 raise UserError("--phrases needs --objective cross: a single text has no second vector")

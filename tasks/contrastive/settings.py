@@ -20,6 +20,12 @@ class EncoderSettings(settings.EncoderSettings):
     """The encoder that training starts from, and how its vectors are read."""
 
     max_length: int = flag(32, "longest sentence in tokens (0: as many as the encoder has positions)")
+
+
+@dataclass(frozen=True)
+class ContrastiveEncoderSettings(EncoderSettings):
+    """With the layer that SimCSE has over [CLS]."""
+
     projection: Literal["none", "training", "kept"] = flag(
         "none",
         "a new layer tanh(W x + b) over [CLS]: training = in training only (unsupervised SimCSE); kept = evaluated "

@@ -24,7 +24,7 @@ from tasks.contrastive.data import find_dev_pairs, with_dev_pairs
 from tasks.contrastive.fit import fit_and_save
 from tasks.contrastive.settings import (
     RUN_HELP,
-    EncoderSettings,
+    ContrastiveEncoderSettings,
     FileSettings,
     InBatchTrainingSettings,
     RunSettings,
@@ -71,7 +71,7 @@ class SimcseRunSettings(RunSettings):
 class SimcseSettings(StageOneSettings):
     """All settings of this command."""
 
-    encoder: EncoderSettings
+    encoder: ContrastiveEncoderSettings
     data: corpora.TextSettings
     loss: LossSettings
     synonyms: SynonymSettings
