@@ -104,8 +104,10 @@ def test_parquet_has_columns_and_missing_values(make: Make, tmp_path: Path, monk
     text = task.input_table(task.read_inputs(path).rows, 100 * np.eye(2), path)
     assert text.splitlines()[1:] == ["a,x,c,2.0,x,1.0,0.0", "b,y,,,y,0.0,1.0"]
     frame.assign(comment=["a cat sat", "a dog sat"], day=pd.Timestamp("2026-01-01")).to_parquet(path)
-    written = task.prediction_text(["1", "2"], np.array([0.0, 1.0]), np.eye(2), path, "dev")
-    assert "2026-01-01" in written
+    # a date is no value of JSON
+    write_json(tmp_path / "r.jsonl", [{"comment": "a", "mood": "x"}, {"comment": "b", "mood": "y"}])
+    as_json = make(**{**REVIEWS, "train": "r.jsonl"})
+    assert "2026-01-01" in as_json.prediction_text(["1", "2"], np.array([0.0, 1.0]), np.eye(2), path, "dev")
     monkeypatch.chdir(tmp_path)
     assert "'day'" in new_task.write_task(path).read_text()
     frame.drop(columns="comment").to_parquet(path)
