@@ -103,9 +103,7 @@ def average(members: Sequence[Member]) -> Member:
 def scores(member: Member) -> dict[str, Any]:
     """The dev norm and each task's scores, as in a run's `scores.json`, with 95% intervals as [low, high]."""
     by_task, whole = compare.score_intervals(member.dev_scores, norm=True)
-    norm = None
-    if any(report["score"] is not None for report in member.reports.values()):
-        norm = metrics.dev_norm((report["metric"], report["score"]) for report in member.reports.values())
+    norm = evaluate.dev_norm([(report["metric"], report["score"]) for report in member.reports.values()])
     tasks = {name: report | {"interval": by_task[name]} for name, report in member.reports.items()}
     return {"dev_norm": norm, "interval": whole, "tasks": tasks}
 

@@ -1,6 +1,6 @@
 """Predict with a model, and score it on the development sets."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,14 +81,19 @@ class DevEvaluation:
             self.latest_outputs[name, "dev"] = head_outputs
             scores[name] = report(task, task.predict(head_outputs), examples.labels)["score"]
             by_metric.append((task.metric, scores[name]))
-        norm = None
-        if any(score is not None for _, score in by_metric):
-            norm = metrics.dev_norm(by_metric)
+        norm = dev_norm(by_metric)
         return norm, scores | {"dev_norm": norm}
 
     def outputs_of_kept(self, state: LoopState) -> HeadOutputs:
         """The outputs of the kept weights, if the latest evaluation was theirs, else none."""
         return self.latest_outputs if state.kept_step == state.step else {}
+
+
+def dev_norm(scores: Sequence[tuple[str, float | None]]) -> float | None:
+    """`metrics.dev_norm` of each task's metric and score; None without any defined score."""
+    if all(score is None for _, score in scores):
+        return None
+    return metrics.dev_norm(scores)
 
 
 def report(task: Task, predicted: np.ndarray, gold: np.ndarray) -> dict[str, Any]:

@@ -90,8 +90,8 @@ def write_task(source: Path) -> Path:
         lines.append(f"labels = [{', '.join(map(_quoted, ordered))}]")
         lines.append('metric = "accuracy"  # or macro-f1')
     ids = columns.get("id", [])
-    if len(set(ids)) < len(ids):
-        lines.append('id = ""  # the line, as the column id is not unique')
+    if "" in ids or len(set(ids)) < len(ids):
+        lines.append('id = ""  # the line, as the column id has gaps or is not unique')
     others = [name for name in names if name and name not in {*texts, label, "split", "id"}]
     if others:
         lines.append(f"# not read: {format_list(others)}")

@@ -120,6 +120,17 @@ def unigram(folder: Path) -> None:
     transformers.PreTrainedTokenizerFast(tokenizer_object=library, **special).save_pretrained(folder)
 
 
+def lowercased_words(folder: Path) -> None:
+    """A tokenizer without rules for characters, and lower case beside it."""
+    version_2(folder, do_lower_case=True)
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat"]
+    library = tokenizers.Tokenizer(token_models.WordLevel({piece: n for n, piece in enumerate(pieces)}, "[UNK]"))
+    library.pre_tokenizer = pre_tokenizers.Whitespace()
+    library.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    special = {"cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]", "pad_token": "[PAD]"}
+    transformers.PreTrainedTokenizerFast(tokenizer_object=library, **special).save_pretrained(folder)
+
+
 def added_tokens(folder: Path) -> None:
     plain(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -232,6 +243,7 @@ KINDS: list[Kind] = [
     ("sentence-transformers 2", version_2, {}),
     ("0_Transformer", old_layout, {}),
     ("do_lower_case in sentence_bert_config.json", lowercased, {}),
+    ("do_lower_case beside words", lowercased_words, {}),
     ("default prompt", library, {"prompts": {"query": "The cat: "}, "default_prompt_name": "query"}),
     ("similarity by the dot product", library, {"similarity_fn_name": "dot"}),
     ("pickled Dense", pickled_dense, {}),

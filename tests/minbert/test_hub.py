@@ -12,11 +12,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 import transformers
 
-from minbert import Encoder, UserError, weights
+from minbert import Encoder, UserError, hub, weights
 from minbert.tokenizer import Tokenizer
 from tests.minbert.conftest import same
 
@@ -31,6 +32,19 @@ print(encoder.pooler, encoder.tokenizer.size)
 def test_unreachable_name_has_a_remedy() -> None:
     with pytest.raises(UserError, match=r"^--weights another/name: .*`--weights minilm`"):
         weights.resolve("another/name", "--weights")
+
+
+def test_what_the_hub_gave_was_downloaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A model that transformers cannot open, such as for a package that is missing, has not failed to download."""
+
+    def open_model(source: str, options: dict[str, Any]) -> NoReturn:
+        raise ImportError("You need to install fugashi")
+
+    monkeypatch.setattr(hub, "_reach_hub", lambda source: None)
+    monkeypatch.setattr(hub, "snapshot_download", lambda *_, **__: tmp_path)
+    monkeypatch.setattr(hub, "_read_model", open_model)
+    with pytest.raises(UserError, match=r"^another/name: transformers cannot open it: .*fugashi"):
+        hub.open_with_transformers("another/name", "another/name")
 
 
 @pytest.mark.slow

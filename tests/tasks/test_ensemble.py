@@ -137,6 +137,8 @@ def test_members_must_be_alike(runs: list[Path], tiny: Path, tmp_path: Path) -> 
     assert "not the file that" in message(first, second)
     with pytest.raises(UserError, match="not an empty folder"):
         ensemble.main([*map(str, runs), "--out", str(runs[0])])
+    with pytest.raises(UserError, match="no file can be written there"):
+        ensemble.main([*map(str, runs), "--out", "/proc/ensemble"])
 
 
 def test_moved_file_is_found_by_its_hash(runs: list[Path], tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ python -m pytest --import-mode=importlib tests/tasks/test_model.py
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from minbert.train.loop import LoopState, StepContext
 from minbert.train.plan import PlannedBatch
 from minbert.weights import their_name
 from tasks import TASKS, evaluate
-from tasks.model import MultitaskModel, MultitaskTrainStep, parameter_groups, take_heads
+from tasks.model import MultitaskModel, MultitaskTrainStep, build, parameter_groups, take_heads
 from tasks.settings import MultitaskSettings, TrainingSettings
 from tasks.task import Head
 from tests.tasks.test_predict import finished_run
@@ -277,6 +278,16 @@ def test_heads_of_other_layers_are_refused(make: Callable, tiny: Path, tmp_path:
     with pytest.raises(UserError, match=f"^--from {tmp_path / 'run'}: its heads have other layers than .* sst$"):
         take_heads(model, settings)
     assert all(map(torch.equal, model.parameters(), before))
+
+
+def test_one_token_type_is_refused_for_joined_pairs(tiny: Path) -> None:
+    encoder = BertModel(replace(BertModel.from_pretrained(tiny).config, type_vocab_size=1))
+    for pairs in ("bi", "paper"):
+        build(MultitaskSettings.of(), encoder, "mean", [TASKS["quora"](pairs)])
+    build(MultitaskSettings.of(), encoder, "mean", [TASKS["sst"]("cross")])
+    for pairs in ("cross", "joint"):
+        with pytest.raises(UserError, match="embed one token type"):
+            build(MultitaskSettings.of(), encoder, "mean", [TASKS["quora"](pairs)])
 
 
 def test_run_goes_on_with_pairs(make: Callable, tiny: Path, tmp_path: Path) -> None:

@@ -33,6 +33,11 @@ FILES = [
         ("classification", "label"),
     ),
     (
+        "gaps.csv",
+        "id,text,label\n7,a cat sat,x\n,a dog sat,y\n9,a bird sat,x\n",
+        ("classification", "label"),
+    ),
+    (
         "numbered.csv",
         "n,left,right,points\n0,a cat and so on,the cat again,0.5\n1,a dog and so on,the tree again,0.25\n",
         ("similarity", "points"),
