@@ -14,7 +14,7 @@ from minbert.attention import Layer, SelfAttention
 from minbert.bert import BertModel
 from minbert.fast import cpu_attention, gpu_attention
 from minbert.fast.dropout import FastDropout
-from minbert.fast.linear import FastLinear, Packed, can_pack
+from minbert.fast.linear import FastLinear, Packed, can_pack, packing_is_fast
 from minbert.ragged import Ragged
 
 
@@ -94,13 +94,14 @@ _WORTHWHILE = 8192  # tokens in all: packing takes time
 def packed_weights(model: nn.Module, precision: str, tokens: int) -> Iterator[None]:
     """Inside this context, the layers of an accelerated `model` use packed weights; the weights must not change.
 
-    It has no effect if the operators are not available, outside of inference mode, or for too few `tokens`.
+    It has no effect if the operators are not available or not fast, outside of inference mode, or for too few `tokens`.
     """
     layers: list[FastLayer] = []
     weight = next(model.parameters())
     worthwhile = tokens >= _WORTHWHILE and torch.is_inference_mode_enabled()
     # a model that its user has made half precision has no LayerNorm for the states of packed layers
-    if worthwhile and weight.dtype == torch.float32 and can_pack(weight.device, precision):
+    packable = weight.dtype == torch.float32 and can_pack(weight.device)
+    if worthwhile and packable and packing_is_fast(precision):
         layers = [module for module in model.modules() if isinstance(module, FastLayer)]
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     try:

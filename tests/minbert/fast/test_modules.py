@@ -14,7 +14,7 @@ from torch import Tensor
 
 from minbert import BertModel, Encoder, Ragged
 from minbert.fast import accelerate, cpu_attention, dropout, linear, modules, packed_weights
-from minbert.fast.linear import can_pack
+from minbert.fast.linear import can_pack, packing_is_fast
 from minbert.fast.modules import FAST
 from minbert.precision import autocast, supports_bf16
 
@@ -98,12 +98,13 @@ PRECISIONS = [
 ]
 MANY = 1 << 20
 
-needs_packing = pytest.mark.skipif(not can_pack(CPU, "fp32"), reason="no oneDNN products with packed weights here")
+needs_packing = pytest.mark.skipif(not can_pack(CPU), reason="no oneDNN products with packed weights here")
 
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """The number of rows that every packed layer has computed."""
+    """Weights are packed even where that is not fast; the number of rows that every packed layer has computed."""
+    monkeypatch.setattr(modules, "packing_is_fast", lambda _: True)
     seen: list[int] = []
     layer = modules.PackedLayer.__call__
 
@@ -133,6 +134,13 @@ def test_packed_weights_keep_hidden_states(
     tolerance = 1e-5 if precision == "fp32" else 5e-2
     for mine, wanted in zip([*states, pools], [*exact, pooled], strict=True):
         torch.testing.assert_close(mine.float(), wanted, atol=tolerance, rtol=tolerance)
+
+
+def test_weights_in_fp32_are_packed_with_avx512_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear, "cpu_has", lambda feature: feature == "avx512")
+    assert packing_is_fast("fp32")
+    monkeypatch.setattr(linear, "cpu_has", lambda _: False)
+    assert not packing_is_fast("fp32")
 
 
 @needs_packing
