@@ -152,6 +152,8 @@ def train(run: OpenRun[NliSettings]) -> None:
     dev = find_dev_pairs(options.files)
     resources = synonym_files(options)
     initial = start.load_initial_encoder(options.encoder, run.device)
+    if cross and initial.model.config.type_vocab_size < 2:
+        raise UserError("--objective cross: these weights embed one token type; a pair read together needs two")
     rows_read = read_pairs(pairs, phrases, options.files.data, initial)
     form = "cross" if cross else "bi"
     data = with_dev_pairs(rows_read, dev, options, initial, noun="pairs", form=form)

@@ -19,7 +19,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from scipy.stats import spearmanr
-from transformers import BertModel
+from transformers import BertConfig, BertModel, BertTokenizer
 
 import minbert
 from minbert.files import sha256_of
@@ -176,6 +176,15 @@ def test_cross_encoder_feeds_joint_pairs(
     (copy / "model.safetensors").write_bytes((first.folder / "encoder" / "model.safetensors").read_bytes())
     again = script(MULTITASK, *flags, "--max-steps", 3, "--resume", run_dir="second", weights=False)
     assert again.code == 2 and "data sentence encoder (" in again.err
+
+
+def test_cross_encoder_needs_two_token_types(script: Script, tiny: Path, tmp_path: Path, corpora: Path) -> None:
+    one_type = BertConfig.from_pretrained(tiny, type_vocab_size=1)
+    BertModel(one_type).save_pretrained(tmp_path / "one")
+    BertTokenizer.from_pretrained(tiny).save_pretrained(tmp_path / "one")
+    flags = ("--preset", "cross-encoder", "--nli-pairs", corpora / "pairs.tsv", "--weights", tmp_path / "one")
+    run = script(script_of("-m tasks.contrastive.nli"), *flags, weights=False)
+    assert run.code == 2 and "--objective cross: these weights embed one token type" in run.errors[0], run.err
 
 
 def dev_rows() -> list[dict[str, str]]:
