@@ -1,7 +1,7 @@
 """A study is a TOML file: a question, its arms, the scores to compare, and what the paper printed.
 
-An arm is a command with settings under the names of its flags; `docs/measuring.md` has an example. It is run once for
-each seed: an `ArmRun` is finished when its folder holds scores and an encoder, and a suite when its JSON names the
+An arm is a command with settings under the names of its flags, such as in `studies/synonym-stage.toml`. It is run once
+for each seed: an `ArmRun` is finished when its folder holds scores and an encoder, and a suite when its JSON names the
 command.
 """
 
