@@ -1,5 +1,6 @@
 """The figures of a report page, each as the bytes of an SVG: curves of training, confusion, gold against predicted."""
 
+import textwrap
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -263,23 +264,25 @@ def confusion(counts: np.ndarray, classes: Sequence[str]) -> bytes:
     cells = np.where(right[..., None], to_rgba(BLUE), to_rgba(VERMILION))
     # a full cell is so light that its numbers are readable
     cells[..., 3] = 0.55 * shares + 0.03
+    many = size > _MOST_NUMBERS
+    # characters that fit over a column; names with longer words stand upright, in two lines at most
+    room = 40 // size
+    upright = max(len(word) for name in classes for word in name.split()) > room
     names = []
     for name in classes:
-        # a long name of several words is broken before its last
-        names.append("\n".join(name.rsplit(" ", 1)) if len(name) > 8 else name)
-    many = size > _MOST_NUMBERS
+        if many:
+            names.append(name if len(name) <= 40 else f"{name[:39]}…")
+        else:
+            names.append(textwrap.fill(name, 20 if upright else room, max_lines=2, placeholder="…"))
     width = 350
     height = 320 if size > 2 else 220
-    rotation = 0
+    if upright or size > 5:
+        # more classes and longer names need more room
+        width = height = min(max(350, 150 + 46 * size), _WIDEST)
     font: Any = {}
-    if size > 5:
-        # more classes need more room, and names that stand upright do not overlap
-        width = height = min(60 * size, _WIDEST)
-        rotation = 90
     if many:
         # the shades are readable, the numbers would not be
-        names = list(classes)
-        font = {"fontsize": max(4, 500 / size)}
+        font = {"fontsize": min(11, max(4, 500 / size))}
     with page_svg(width, height) as (axes, svg):
         axes.pcolormesh(cells, edgecolors=GROUND, linewidth=0 if many else 2)
         if not many:
@@ -288,7 +291,7 @@ def confusion(counts: np.ndarray, classes: Sequence[str]) -> bytes:
                 axes.text(column + 0.5, row + 0.5, f"{counts[row, column]:,}", va="bottom", fontsize=12, **centre)
                 axes.text(column + 0.5, row + 0.54, f"{share:.0%}", va="top", fontsize=9.5, **centre)
         axes.set(xlim=(0, size), ylim=(size, 0), ylabel="gold", xlabel="predicted")
-        axes.set_xticks(np.arange(size) + 0.5, names, rotation=rotation, **font)
+        axes.set_xticks(np.arange(size) + 0.5, names, rotation=90 if upright else 0, **font)
         axes.set_yticks(np.arange(size) + 0.5, names, **font)
         axes.xaxis.set_label_position("top")
         axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)

@@ -153,7 +153,9 @@ def _score(value: float | None) -> str:
 
 
 def _interval_note(interval: Interval | None) -> list[str]:
-    return [] if interval is None else [f"95% interval {interval.text()}"]
+    if interval is None:
+        return []
+    return ["95% interval " + interval.text().replace(" ", "\N{NO-BREAK SPACE}")]
 
 
 def single_points(run: Run) -> Table:

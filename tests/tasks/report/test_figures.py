@@ -85,3 +85,13 @@ def test_many_classes_are_shades_alone() -> None:
     for size, has_numbers in ((6, True), (20, False)):
         svg = figures.confusion(np.full((size, size), 1234), [f"class {number}" for number in range(size)])
         assert (b"1,234" in svg) == has_numbers
+
+
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_long_names_of_classes_stand_upright_and_are_cut() -> None:
+    for size, longest in ((5, 20), (16, 40)):
+        names = [f"{number}: 交通, a_name_of_several_words, of which one is {'long' * 9}" for number in range(size)]
+        svg = figures.confusion(np.eye(size, dtype=int), names).decode()
+        assert svg.count("rotate(-90)") >= size
+        assert longest - 3 <= max(map(len, re.findall(r"<text[^>]*>([^<]*)<", svg))) <= longest
+    assert figures.confusion(np.eye(3, dtype=int), ["yes", "no", "may be"]).count(b"rotate(-90)") == 0
