@@ -130,7 +130,8 @@ class Study:
     """A checked study. `suites` are commands by name; `quick` are the settings of `--quick`.
 
     An arm's preset is the paper's: what differs from it in every arm is a departure from the paper, and what differs
-    between the arms is what the study compares. `takes` says how long the runs are, `limits` what else limits them.
+    between the arms is what the study compares: `axis` names it in the figure if the arms are its values. `takes` says
+    how long the runs are, `limits` what else limits them.
     """
 
     name: str
@@ -140,6 +141,7 @@ class Study:
     scores: Sequence[str]
     arms: Mapping[str, Arm]
     seeds: Sequence[int] = (1, 2, 3)
+    axis: str = ""
     limits: str = ""
     takes: str = ""
     quick: Mapping[str, Any] = field(default_factory=dict)
@@ -268,6 +270,7 @@ def _build(name: str, content: Mapping[str, Any]) -> Study:
         # an arm for each combination of the values
         for values in product(*axes.values()):
             settings_of_arms["+".join(map(str, values))] = dict(zip(axes, values, strict=True))
+        rest.setdefault("axis", " + ".join(axes).replace("-", " "))
     arms = {}
     for arm, settings in settings_of_arms.items():
         arms[arm] = _arm(arm, settings, shared)

@@ -21,9 +21,11 @@ from tasks.charts import BLUE, DASHED, GROUND, INK
 from tasks.compare import differences, mean_text, summary
 from tasks.intervals import Interval
 from tasks.metrics import DESCRIPTIONS
+from tasks.registry import TASKS
 from tasks.runs import read_run
 from tasks.tables import MISSING, Table, interval_text, number
 
+_UNITS = {"sts_suite": "Spearman's rho", "transfer": "accuracy"}  # of a suite's first measure
 _LOWER_IS_BETTER = ("frozen_loss", "last_epoch_loss", "alignment", "uniformity")
 _NOTE = (
     "Mean ± standard deviation over seeds. Difference: that to the baseline. Over seeds: its 95% interval by Student's "
@@ -46,10 +48,15 @@ class Score:
     def of(cls, name: str, study: Study) -> "Score":
         """The display of a score: correlations and accuracies of suites and stage one are × 100."""
         suite = ""
+        title = ", ".join(DESCRIPTIONS.get(name, (name,)))
         if "/" in name:
             # without a slash the name may be a task's, and a suite may have the same name
             suite = study.suites.get(name.partition("/")[0], "")
-        title = ", ".join(DESCRIPTIONS.get(name, (name,)))
+            unit = _UNITS.get(suite.partition(" ")[0])
+            if unit and "/cosine " not in name:
+                title = f"{name}, {unit}"
+        elif name in TASKS:
+            title = f"{name}, {TASKS[name].metric}"
         if name in ("sts_dev_spearman", "triplet_accuracy") or suite.startswith(("sts_suite", "transfer")):
             return cls(name, f"{title} × 100", 100.0, 2)
         return cls(name, title, 1.0, 4)
@@ -409,7 +416,7 @@ def table_of_sets(study: Study, rows: pd.DataFrame, wanted: str) -> str:
         if line:
             lines.append({"arm": f"{quoted['system']}: quoted from {quoted['source']}", **line})
     task, _, measure = prefix.rstrip("/.").partition(".")
-    title = f"{task}: {measure} of each class" if measure else task
+    title = f"{task}: {measure} of each class" if measure else score.title.replace(score.name, task)
     return Table(title, pd.DataFrame(lines).fillna(MISSING)).markdown()
 
 
@@ -455,14 +462,16 @@ def draw(study: Study, rows: pd.DataFrame) -> bytes | None:
         axes.set_yticks(range(len(arms)), labels)
         axes.locator_params(axis="x", nbins=3)
         axes.grid(visible=False)
-        label = f"{score.title}: difference to {study.baseline}"
-        intervals = []
-        if arms["low"].notna().any():
-            intervals.append("over seeds (thin)")
-        if arms["row_low"].notna().any():
-            intervals.append("over dev rows (thick)")
-        if intervals:
-            label += f" with 95% intervals {' and '.join(intervals)}"
+        axes.set_title(study.axis)
+        # a number alone says nothing
+        baseline = f"{study.axis} {study.baseline}".lstrip() if study.baseline[0].isdigit() else study.baseline
+        label = textwrap.fill(f"{score.title}: difference to {baseline}", 58)
+        over_seeds = arms["low"].notna().any()
+        over_rows = arms["row_low"].notna().any()
+        if over_seeds and over_rows:
+            label += "\n95% intervals over seeds (thin) and dev rows (thick)"
+        elif over_seeds or over_rows:
+            label += f"\n95% intervals over {'seeds' if over_seeds else 'dev rows'}"
         # of the figure, which is wider than the axes
-        axes.figure.supxlabel(textwrap.fill(label, 58), fontsize=11, color=charts.QUIET)
+        axes.figure.supxlabel(label, fontsize=11, color=charts.QUIET)
     return svg.getvalue()

@@ -110,6 +110,18 @@ def test_label_fits_the_figure() -> None:
     assert not any("over seeds" in line for line in lines), "one seed has no interval"
 
 
+def test_figure_names_the_values_it_compares() -> None:
+    for name, axis in (("batch-size-views", "batch size"), ("sample-size", "texts")):
+        study = read_study(name, "minilm-short" if name == "batch-size-views" else "")
+        values = frame_of(
+            (study.baseline, 1, "sts_dev_spearman", 0.8), (next(iter(study.arms)), 1, "sts_dev_spearman", 0.7)
+        )
+        figure = table.draw(study, table.summarise(study, values, []))
+        assert figure is not None
+        texts = " ".join(re.findall(r"<text[^>]*>([^<]*)</text>", figure.decode()))
+        assert texts.count(axis) == 2 and f"difference to {axis} {study.baseline}" in texts
+
+
 def test_bars_end_with_their_intervals() -> None:
     """Round or square caps would lengthen them, some across 0."""
     study = read_study("sampling")
