@@ -31,7 +31,7 @@ from tasks.readers.table import read_lines
 
 KEEP = Path(__file__).with_name("keep.txt")
 """Words that are neither replaced nor synonyms, one a line, unless `--synonyms-keep` names another list."""
-EXAMPLES_SHOWN = 6
+EXAMPLES_SHOWN = 3
 """Replaceable words that a run shows at its start."""
 MOST_ADJECTIVES = 3
 """Adjectives per sentence that method 3 replaces in the last epoch with `--synonyms-grow`."""

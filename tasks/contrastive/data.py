@@ -170,7 +170,9 @@ def with_dev_pairs(
     if skipped:
         example = f"{skipped[0].get('file', '')} line {skipped[0]['line']}".strip()
         reason = skipped[0]["why"]
-        distributed.note(f"{len(skipped):,} rows skipped, such as {example}, {reason} (listed in manifest.json)")
+        distributed.note(
+            f"{sets[0][0]}: {len(skipped):,} rows skipped, such as {example}, {reason} (listed in manifest.json)"
+        )
     return Data(train, pairs, {"train": entry, "sts_dev": pairs.manifest_entry()}, noun)
 
 

@@ -10,6 +10,7 @@ The paper samples 100 failed dev pairs, 100 pairs of train and 100 of dev, and l
 import argparse
 import re
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -267,7 +268,8 @@ def _sample(options: argparse.Namespace) -> None:
     print("model had failed on every pair, and save it as tab-separated text in UTF-8. The categories:\n")
     for category in CATEGORIES:
         meaning = f"{category['meaning']} {category.get('tie', '')}".rstrip()
-        print(f"{category['key']:<12} {category['name']}: {meaning}")
+        text = f"{category['key']:<12} {category['name']}: {meaning}"
+        print(textwrap.fill(text, 110, subsequent_indent=" " * 13))
 
 
 def _figure(options: argparse.Namespace) -> None:

@@ -64,7 +64,7 @@ def build(run: Run, *, texts: bool = True) -> str:
     return _TEMPLATES.get_template("report.html").render(
         run=run,
         name=run.name,
-        lead="Multitask fine-tuning." if run.multitask else "Contrastive pre-training.",
+        lead="Multitask fine-tuning." if run.multitask else "Pre-training.",
         cards=score_cards(run.tasks, run.dev_norm),
         resamples=f"{RESAMPLES:,}",
         by_dev_pairs=selected_by_dev(run),
@@ -129,7 +129,7 @@ def score_cards(tasks: Mapping[str, TaskScores], norm: float | None) -> list[dic
         if task.before is not None:
             note = f"{number(task.before, 4)} before training"
             if task.score is not None:
-                note += f", {number(task.score - task.before, 4, sign=True)}"
+                note += f" ({number(task.score - task.before, 4, sign=True)} since)"
             notes.append(note)
         cards.append({"title": task.title, "score": _score(task.score), "notes": notes, "main": False})
     return cards
@@ -358,7 +358,7 @@ def worst_errors(task: TaskScores, rows: PredictedRows, *, texts: bool) -> Table
         table["gold"] = numbers(worst.gold)
         table["predicted"] = numbers(worst.predicted)
     table |= {**last_column, "id": worst.ids}
-    title = f"The {len(worst)} worst errors of {len(failures):,} failed rows in {len(rows):,}"
+    title = f"{len(failures):,} of {len(rows):,} rows failed: the worst {len(worst)}"
     return Table(title, pd.DataFrame(table))
 
 
