@@ -94,7 +94,8 @@ def percent(value: float, _: object = None) -> str:
 
 def thousands(axis: Any) -> None:
     """Integer ticks with commas as thousands separators."""
-    axis.set_major_locator(MaxNLocator(nbins="auto", integer=True, steps=[1, 2, 5, 10]))
+    # few, as matplotlib does not know how wide these labels are
+    axis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
 
 

@@ -219,7 +219,11 @@ def gaps(positive: np.ndarray, negative: np.ndarray, margin: float) -> bytes:
         for x, name in {0.0: "0", margin: f"margin {margin:g}"}.items():
             axes.axvline(x, color=INK, linewidth=1, linestyle=DASHED)
             at_top: Any = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "top"}
-            axes.annotate(name, (x, 1), (4, -2), color=INK, **at_top)
+            side = -1 if name == "0" else 1
+            axes.annotate(name, (x, 1), (4 * side, -2), color=INK, ha="right" if side < 0 else "left", **at_top)
+        # room for these names above the bars
+        axes.margins(y=0.12)
+        axes.locator_params(axis="x", nbins=6)
         axes.set(xlabel="cos(anchor, positive) − cos(anchor, hard negative)")
         axes.set_title("triplets")
         charts.thousands(axes.yaxis)

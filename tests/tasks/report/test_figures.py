@@ -68,6 +68,11 @@ def test_ticks_are_round() -> None:
     assert labels == [*"12345"] * 2
 
 
+def test_ticks_of_many_steps_do_not_touch() -> None:
+    svg = draw([(1, 2.0), (39060, 3.0)], evaluations=[], kept=1, last=39060).decode()
+    assert re.findall(r"<text[^>]*>(\d+,000)</text>", svg) == ["10,000", "20,000", "30,000"]
+
+
 def test_histogram_counts_triplets_by_group() -> None:
     svg = drawings()["gaps"]().decode()
     for group, name in enumerate(("easy", "semi-hard", "hard")):
