@@ -10,6 +10,7 @@ import copy
 import dataclasses
 import math
 import shlex
+import shutil
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -294,12 +295,14 @@ class _Parser(HfArgumentParser, cli.Parser):
     def __init__(
         self, settings_class: type[Settings], preset_parser: cli.Parser, program: str, doc: str | None
     ) -> None:
+        # no wider than the terminal
+        width = min(118, shutil.get_terminal_size((120, 24)).columns - 2)
         super().__init__(
             parents=[preset_parser],
             prog=f"python {program}",
             usage="%(prog)s [--preset NAME] [flags]",
             doc=doc,
-            formatter_class=partial(_HelpFormatter, max_help_position=30, width=118),
+            formatter_class=partial(_HelpFormatter, max_help_position=30, width=width),
         )
         for name, group in settings_class.groups().items():
             titled: Any = group
