@@ -50,6 +50,12 @@ def write_task(source: Path) -> Path:
 
     texts = _text_columns(columns)
     label = _label_column(columns, texts)
+    if not label and len(texts) == 2:
+        # long names of classes look like texts, but are repeated
+        fewest = min(texts, key=lambda name: len(set(columns[name])))
+        if 2 * len(set(columns[fewest])) <= len(columns[fewest]):
+            label = fewest
+            texts.remove(fewest)
     if not texts or not label:
         missing = "texts" if not texts else "labels"
         raise UserError(f"--new-task {source}: no column looks like {missing}: it has {format_list(names)}")

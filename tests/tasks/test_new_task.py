@@ -82,6 +82,15 @@ def test_dev_and_test_are_found(name: str, task_name: str, tmp_path: Path, monke
     assert names == {"train": name.format("train"), "dev": name.format("valid"), "test": name.format("test")}
 
 
+def test_labels_may_be_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    kinds = ("a complaint about late trains", "a question about the price of tickets")
+    rows = [f"we waited for train {number},{kinds[number % 2]}\n" for number in range(4)]
+    Path("mails.csv").write_text("mail,reason\n" + "".join(rows))
+    (task,) = registry.build(str(new_task.write_task(Path("mails.csv"))), "cross")
+    assert isinstance(task, OwnTask) and task.definition.labels == kinds
+
+
 def test_labels_are_not_those_of_test_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mails.csv").write_text("text,label,split\na cat sat,0,train\na dog sat,1,train\na bird sat,-1,test\n")
