@@ -395,16 +395,19 @@ def difference_table(groups: Mapping[str, Sequence[Run]], summary: pd.DataFrame)
         notes += _left_out(baseline, first, group, groups[group], over_rows)
     if not rows:
         return Table(f"Differences to {baseline}", pd.DataFrame(), tuple(notes))
-    notes.append(
-        "Over seeds: Student's t, paired if both have the same seeds, else Welch's; it needs two seeds on each side."
-    )
-    notes.append(
-        f"Over rows: {RESAMPLES:,} paired bootstrap resamples of the dev rows in common, the seeds held fixed; it does "
-        "not say how another seed would differ."
-    )
     frame = pd.DataFrame(rows)
     # a column without a value is left out, such as the interval over seeds of single runs
     frame = frame.loc[:, (frame != MISSING).any()]
+    if "95%, over seeds" in frame:
+        notes.append(
+            "Over seeds: Student's t, paired if both have the same seeds, else Welch's; it needs two "
+            "seeds on each side."
+        )
+    if "95%, over rows" in frame:
+        notes.append(
+            f"Over rows: {RESAMPLES:,} paired bootstrap resamples of the dev rows in common, the seeds held fixed; it "
+            "does not say how another seed would differ."
+        )
     return Table(f"Differences to {baseline}", frame, tuple(notes), left=2)
 
 
