@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import signal
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +142,8 @@ def test_worked_example_of_page(runner: Script, tiny: Path, tmp_path: Path) -> N
 
     execute(new)
     written = (tmp_path / "reviews.toml").read_text()
-    assert [line for line in written.splitlines() if not line.startswith("#")] == toml.splitlines()
+    settings = [line for line in written.splitlines() if not line.startswith("#")]
+    assert settings == textwrap.dedent(toml).strip().splitlines()
     execute(train, "--weights", tiny, "--max-length", 32, "--max-steps", 4)
     rows = csv_rows(execute(predict_command).out)
     assert len(rows) == 120 and {row["prediction"] for row in rows} <= {"angry", "happy", "neutral"}
