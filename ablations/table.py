@@ -465,7 +465,10 @@ def draw(study: Study, rows: pd.DataFrame) -> bytes | None:
         axes.set_title(study.axis)
         # a number alone says nothing
         baseline = f"{study.axis} {study.baseline}".lstrip() if study.baseline[0].isdigit() else study.baseline
-        label = textwrap.fill(f"{score.title}: difference to {baseline}", 58)
+        label = f"{score.title}: difference to {baseline}"
+        if len(label) > 58:
+            parts = (f"{score.title}:", f"difference to {baseline}")
+            label = "\n".join(textwrap.fill(part, 58) for part in parts)
         over_seeds = arms["low"].notna().any()
         over_rows = arms["row_low"].notna().any()
         if over_seeds and over_rows:

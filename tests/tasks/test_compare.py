@@ -231,6 +231,7 @@ def test_means_over_other_tasks_differ(multitask: MakeRun) -> None:
     assert f"| {DEV_NORM} |" not in text
     assert f"{DEV_NORM}, two: a mean over other tasks than that of three" in text
     assert list(table.rows) == ["run", "metric", "difference", "95%, over rows", "rows"], "one seed has no interval"
+    assert "Over rows:" in text and "Over seeds:" not in text
     # the same tasks, one of them by another metric
     tasks = first.tasks | {"sst": replace(first.tasks["sst"], metric="macro-F1")}
     text = compare.compare([first, replace(first, name="macro", tasks=tasks)])[-1].markdown()
