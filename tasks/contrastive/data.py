@@ -154,6 +154,9 @@ def with_dev_pairs(
     # of texts, as many have been read already
     chosen = plan.random_subset(len(train), limit, options.training.seed)
     train = replace(train, cache=train.cache.subset(chosen))
+    entry["kept"] = len(train)
+    if "labelled" in entry:
+        entry["labelled"] = len(train)  # rows without a label are skipped
     if comes_from_test_texts(options.encoder.weights):
         distributed.note(f"--weights {options.encoder.weights}: come from a run on test sentences (transductive)")
         entry["weights_transductive"] = True

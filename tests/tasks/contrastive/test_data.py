@@ -114,10 +114,11 @@ def test_no_usable_row_is_refused(initial: InitialEncoder, examples_of: Callable
 def test_limit_draws_training_rows(initial: InitialEncoder, examples_of: Callable[..., Examples]) -> None:
     """So that what reads all training rows, such as synonyms, has no others."""
     texts = [(f"text {number}", "a cat") for number in range(20)]
-    rows = TrainingRows(examples_of(texts), {"files": [{"file": "own.csv"}], "skipped": []})
+    entry = {"files": [{"file": "own.csv"}], "skipped": [], "kept": 20, "labelled": 20}
     options = ConsertSettings.of(limit=5, sts_dev="none", keep="last", patience=0)
-    data = with_dev_pairs(rows, DevFiles("none", {}), options, initial, noun="pairs")
+    data = with_dev_pairs(TrainingRows(examples_of(texts), entry), DevFiles("none", {}), options, initial, noun="pairs")
     assert len(data.train) == 5 and {row.texts for row in data.train.cache.rows()} < {*texts}
+    assert data.entry["train"]["kept"] == data.entry["train"]["labelled"] == 5
 
 
 def test_pairs_in_scored_sets_are_counted(read: Read, corpora: Path, capsys: pytest.CaptureFixture[str]) -> None:
