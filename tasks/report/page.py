@@ -416,7 +416,13 @@ def data_lines(run: Run) -> list[str]:
 
 def command(manifest: dict[str, Any]) -> str:
     """The command to type again: with the run's data folder, threads and processes, without `--resume`."""
-    words = [word for word in shlex.split(manifest["command"]) if not word.startswith("--resume")]
+    words: list[str] = []
+    before = ""
+    for word in shlex.split(manifest["command"]):
+        # the flag may have a value behind it, such as true
+        if not word.startswith("--resume") and (before != "--resume" or word.startswith("-")):
+            words.append(word)
+        before = word
     variables = dict(manifest.get("variables", {}))
     threads = manifest["environment"].get("threads")
     if threads:

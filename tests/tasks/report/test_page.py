@@ -152,6 +152,7 @@ def test_command_writes_one_file(multitask: MakeRun, tmp_path: Path, capsys: pyt
     ("recorded", "processes", "repeated"),
     [
         ("python a.py --resume --data 'my data'", 1, "OMP_NUM_THREADS=2 python a.py --data 'my data'"),
+        ("python a.py --resume true --seed 1", 1, "OMP_NUM_THREADS=2 python a.py --seed 1"),
         ("python a.py", 2, "OMP_NUM_THREADS=2 torchrun --nproc-per-node 2 a.py"),
         ("minbert-train", 2, "OMP_NUM_THREADS=2 torchrun --nproc-per-node 2 --no-python minbert-train"),
     ],
