@@ -104,7 +104,7 @@ def find_nltk_data(data: str = "") -> Path:
         if files(folder, WORDNET) and files(folder, TAGGER):
             return folder.resolve()
     raise UserError(
-        f"--synonyms: WordNet and NLTK's tagger are not in {' or '.join(map(str, folders))}; "
+        f"WordNet and NLTK's tagger are not in {' or '.join(map(str, folders))}; "
         f"`python data/get_data.py wordnet --data {default.parent}` fetches both, --synonyms none trains without them"
     )
 

@@ -31,7 +31,9 @@ def fake(folder: Path) -> Path:
 def test_nltk_data_comes_before_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NLTK_DATA", raising=False)
     monkeypatch.setenv("DATA_DIR", str(tmp_path / "elsewhere"))
-    with pytest.raises(UserError, match=r"^--synonyms: .*get_data\.py wordnet .*--synonyms none"):
+    with pytest.raises(
+        UserError, match=r"^WordNet and NLTK's tagger are not in .*get_data\.py wordnet .*--synonyms none"
+    ):
         wordnet.find_nltk_data()
     by_variable = fake(tmp_path / "elsewhere" / "nltk_data")
     assert wordnet.find_nltk_data() == by_variable
