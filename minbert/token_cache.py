@@ -117,10 +117,6 @@ class TokenCache:
         """One text, as it was tokenised."""
         return self.texts[row * self.num_texts + column]
 
-    def row_id(self, row: int) -> str:
-        """The id of a row."""
-        return self.row_ids[row]
-
     def rows(self) -> Iterator[Row]:
         """The kept rows, without line numbers and warnings."""
         for index, (row_id, label) in enumerate(zip(self.row_ids, self.labels.tolist(), strict=True)):

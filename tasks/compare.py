@@ -19,6 +19,7 @@ from scipy import stats
 
 from minbert.files import distinct_names
 from minbert.train import cli
+from minbert.train.loop import finite_or_none
 from tasks import intervals, metrics
 from tasks.intervals import RESAMPLES, Interval, interval
 from tasks.metrics import DEV_NORM
@@ -149,16 +150,12 @@ def _compare_task(
     difference = Difference(
         name=first[0].name,
         metric=metric,
-        first=_finite(scores[:split].mean()),
-        second=_finite(scores[split:].mean()),
+        first=finite_or_none(float(scores[:split].mean())),
+        second=finite_or_none(float(scores[split:].mean())),
         interval=interval(second_samples - first_samples),
         rows=len(gold),
     )
     return difference, first_samples, second_samples
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
 
 
 # --- means and intervals over seeds

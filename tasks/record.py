@@ -96,13 +96,9 @@ def rows_of(examples: Examples, predicted: np.ndarray, probabilities: np.ndarray
             raise UserError(
                 f"{cache.source}: its predictions are not finite; a smaller --lr or --precision fp32 may help"
             )
-    ids = []
-    texts = []
-    for row in range(len(examples)):
-        ids.append(cache.row_id(row))
-        texts.append(tuple(cache.text(row, column) for column in range(cache.num_texts)))
+    texts = [row.texts for row in cache.rows()]
     gold = np.asarray(examples.labels, dtype=np.float64)
-    return PredictedRows(ids, texts, gold, predicted, probabilities, cache.source)
+    return PredictedRows(list(cache.row_ids), texts, gold, predicted, probabilities, cache.source)
 
 
 def prediction_file(task: Task, split: str) -> str:

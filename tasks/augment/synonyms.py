@@ -303,7 +303,7 @@ class Synonyms:
             count = max(1, MOST_ADJECTIVES * self._epoch(batch) // self.training.epochs)
         changes_of_texts = {}
         for row in batch.rows.tolist():
-            row_id = cache.row_id(row)
+            row_id = cache.row_ids[row]
             for column in range(cache.num_texts):
                 text = cache.text(row, column)
                 number = row * cache.num_texts + column
@@ -323,7 +323,7 @@ class Synonyms:
         lines = []
         for number, text in enumerate(cache.texts):
             row, column = divmod(number, cache.num_texts)
-            row_id = cache.row_id(row)
+            row_id = cache.row_ids[row]
             changes = replace_words(self.tagged[name], number, text, p=p, seed=seed, row=row_id, column=column)
             new_text = splice(text, changes)
             lines.append((row_id, column, text, new_text))

@@ -42,7 +42,7 @@ def check(cache: TokenCache, rows: list[Row], tokenizer: Tokenizer) -> None:
     assert len(cache) == len(rows)
     np.testing.assert_array_equal(cache.labels, [row.label for row in rows])
     for i, row in enumerate(rows):
-        assert cache.row_id(i) == row.id
+        assert cache.row_ids[i] == row.id
         for column, text in enumerate(row.texts):
             assert cache.text(i, column) == text
             assert cache.ids(i, column).tolist() == tokenizer.encode([text])[0]
