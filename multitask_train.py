@@ -65,7 +65,7 @@ def train(run: OpenRun[MultitaskSettings]) -> None:
         initial,
         {**splits.inputs(data), **registry.inputs(tasks), **resources, **sentence_inputs, **head_inputs},
         data=splits.manifest_entry(data),
-        plan=plan.describe(steps),
+        plan=plan.manifest_entry(steps),
         training_rows=sizes,
         parameters=parameters,
         from_run=from_run,

@@ -216,7 +216,7 @@ def train(run: OpenRun[PretrainSettings]) -> None:
         initial,
         {**data.inputs, **resources},
         data=data.entry,
-        plan=plan.describe(steps),
+        plan=plan.manifest_entry(steps),
         training_rows={"nli": count},
         curriculum=group_counts,
     )

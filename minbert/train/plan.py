@@ -51,23 +51,18 @@ class Plan:
     def at(self, step: int) -> PlannedBatch:
         """The batch of step `step` of 0..total-1."""
         epoch = self.epoch_of(step)
+        first = self.ends[epoch] - self.lengths[epoch]
         # built once an epoch: all its steps follow each other
         if epoch != self._epoch:
-            self._batches = self._build_batches(epoch)
+            built = self.build(epoch)
+            assert len(built) == self.lengths[epoch], "a plan's lengths must be those of its epochs"
+            steps_of_task = Counter[str]()
+            self._batches = []
+            for number, (task, rows) in enumerate(built, start=first):
+                self._batches.append(PlannedBatch(task, rows, epoch, number, steps_of_task[task]))
+                steps_of_task[task] += 1
             self._epoch = epoch
-        first = self.ends[epoch] - self.lengths[epoch]
         return self._batches[step - first]
-
-    def _build_batches(self, epoch: int) -> list[PlannedBatch]:
-        built = self.build(epoch)
-        assert len(built) == self.lengths[epoch], "a plan's lengths must be those of its epochs"
-        first = self.ends[epoch] - self.lengths[epoch]
-        steps_of_task = Counter[str]()
-        batches = []
-        for step, (task, rows) in enumerate(built, start=first):
-            batches.append(PlannedBatch(task, rows, epoch, step, steps_of_task[task]))
-            steps_of_task[task] += 1
-        return batches
 
 
 def shuffled(size: int, seed: int, *counter: int | str) -> np.ndarray:
@@ -102,6 +97,6 @@ def first_steps(plan: Plan, steps: int) -> Plan:
     return Plan(lengths, lambda epoch: plan.build(epoch)[: lengths[epoch]])
 
 
-def describe(plan: Plan) -> dict[str, Any]:
+def manifest_entry(plan: Plan) -> dict[str, Any]:
     """Number of epochs, of steps, and of steps per epoch, for the manifest."""
     return {"epochs": len(plan.lengths), "steps": plan.total, "steps_per_epoch": list(plan.lengths)}

@@ -302,7 +302,9 @@ def train(run: OpenRun[ConsertSettings]) -> None:
     )
     augment = synonym_augmentation(options, {"nli": data.train}, steps, run.folder.path)
     inputs = {**data.inputs, **resources}
-    start.begin_run(run, initial, inputs, data=data.entry, plan=plan.describe(steps), training_rows={"nli": count})
+    start.begin_run(
+        run, initial, inputs, data=data.entry, plan=plan.manifest_entry(steps), training_rows={"nli": count}
+    )
     write_replacements(augment)
     train_step = JointTrainStep if joint else ViewsTrainStep
     fit_and_save(

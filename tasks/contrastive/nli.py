@@ -168,7 +168,9 @@ def train(run: OpenRun[NliSettings]) -> None:
     model = ContrastiveModel(initial.model, initial.pooler, seed=training.seed, classifier=(vectors_read, classes))
     augment = synonym_augmentation(options, {"nli": data.train}, steps, run.folder.path)
     inputs = {**data.inputs, **resources}
-    start.begin_run(run, initial, inputs, data=data.entry, plan=plan.describe(steps), training_rows={"nli": count})
+    start.begin_run(
+        run, initial, inputs, data=data.entry, plan=plan.manifest_entry(steps), training_rows={"nli": count}
+    )
     write_replacements(augment)
     train_step = CrossTrainStep if cross else SoftmaxTrainStep
     # a cross-encoder has trained no vectors of sentences: stage two reads them by the weights it started from

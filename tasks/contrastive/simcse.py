@@ -146,7 +146,9 @@ def train(run: OpenRun[SimcseSettings]) -> None:
     if options.loss.marks_most:
         augment = Punctuation(training.seed, options.loss.marks_most, options.loss.marks)
     inputs = {**data.inputs, **resources}
-    start.begin_run(run, initial, inputs, data=data.entry, plan=plan.describe(steps), training_rows={"nli": count})
+    start.begin_run(
+        run, initial, inputs, data=data.entry, plan=plan.manifest_entry(steps), training_rows={"nli": count}
+    )
     write_replacements(augment)
     config = initial.model.config
     if not (config.hidden_dropout_prob or config.attention_probs_dropout_prob):

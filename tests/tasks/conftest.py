@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minbert.train.plan import describe
+from minbert.train.plan import manifest_entry
 from tasks import TASKS, evaluate, record
 from tasks.record import PredictedRows
 from tasks.runs import Run, read_run
@@ -98,7 +98,7 @@ def multitask(tmp_path: Path) -> Callable[..., Path]:
                 scores = {**dict.fromkeys(sizes, 0.5 + step / 1000), "dev_norm": 0.6}
                 evaluation = {"kind": "evaluation", "step": step, "score": 0.5, "best": step == 20, "seconds": 1.0}
                 metrics.append(evaluation | scores)
-        _write(folder, settings, data, metrics, plan=describe(plan), training_rows=sizes)
+        _write(folder, settings, data, metrics, plan=manifest_entry(plan), training_rows=sizes)
         rows_of_tasks = {task: make_rows(task, rows, seed, skill, texts) for task in sizes}
         scores = {}
         for task, dev_rows in rows_of_tasks.items():
