@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from minbert import token_cache
 from minbert.errors import UserError, suggestion
-from minbert.files import data_folder, data_path, expand_user, sha256_of
+from minbert.files import data_folder, data_path, expand_user, key_hash, sha256_of
 from minbert.token_cache import Issue, ReaderReport, Row, TokenCache
 from minbert.tokenizer import Tokenizer
 from minbert.train import distributed, plan
@@ -205,12 +205,8 @@ def cache_rows(
     The key covers the rule, the files, and `further` files that the rows depend on.
     """
     files = [{"file": str(path), "sha256": digest(path)} for path in paths]
-    content = [file["sha256"] for file in files]
-    content += map(sha256_of, further)
-    content += map(str, rule)
-    # with a separator, so that no two lists join to the same text
-    sha256 = hashlib.sha256("\x1f".join(content).encode()).hexdigest()
-    return token_cache.load(paths[0], rows, str(rule[0]), tokenizer, sha256=sha256), files
+    key = key_hash([*(file["sha256"] for file in files), *map(sha256_of, further), *rule])
+    return token_cache.load(paths[0], rows, str(rule[0]), tokenizer, sha256=key), files
 
 
 def training_files(names: str, data: str, *defaults: str) -> list[Path]:
