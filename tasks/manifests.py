@@ -79,7 +79,7 @@ def files_of(entry: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def kept_rows(entry: dict[str, Any]) -> int | None:
-    """The number of rows that are kept: of triplets, if the set holds these."""
+    """The number of rows that are kept; earlier versions recorded that of triplets among the counts alone."""
     if "kept" in entry:
         return entry["kept"]
     return entry.get("counts", {}).get("triplets")
