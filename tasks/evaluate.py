@@ -14,7 +14,7 @@ from minbert.files import write_json
 from minbert.precision import autocast
 from minbert.train import distributed
 from minbert.train.loop import LoopState
-from minbert.train.progress import bar
+from minbert.train.progress import bar, format_score
 from tasks import metrics, record
 from tasks.examples import Examples
 from tasks.model import MultitaskModel
@@ -155,14 +155,14 @@ def as_text(scores: Mapping[str, Any], state: LoopState, weights: str) -> str:
     best = ""
     if state.best is not None and state.kept_step != state.best_step:
         best = f"; the best was {state.best:.4f} at step {state.best_step:,}"
-    return f"{tables(scores)}\n\ndev norm {metrics.format_score(state.kept_score)} ({weights}{best})"
+    return f"{tables(scores)}\n\ndev norm {format_score(state.kept_score)} ({weights}{best})"
 
 
 def tables(scores: Mapping[str, Any], rows: str = "dev rows") -> str:
     """Each task's score and table of classes as terminal output."""
     texts = []
     for task in scores.values():
-        score = metrics.format_score(task["score"])
+        score = format_score(task["score"])
         title = f"{task['title']}: {task['metric']} {score} on {task['rows']:,} {rows}"
         texts.append(class_table(title, task["per_class"]).terminal())
     return "\n\n".join(texts)

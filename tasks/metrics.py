@@ -114,8 +114,3 @@ def dev_norm(scores: Iterable[tuple[str, S | None]]) -> S:
             terms.append(score)
     mean: S = sum(terms) / len(terms)
     return mean
-
-
-def format_score(score: float | None) -> str:
-    """A score for the terminal."""
-    return "undefined" if score is None else f"{score:.4f}"

@@ -106,12 +106,12 @@ def read(tasks: Sequence[Task], files: Paths, settings: MultitaskSettings, token
             rows = examples.cache.read
             if split == "train":
                 limit = settings.data.limit
-                drawn = plan.random_subset(len(examples), limit, settings.training.seed, task.name)
+                drawn = plan.random_subset(len(examples), limit, settings.training.seed, "limit", task.name)
                 if limit > len(examples):
                     distributed.note(f"--limit {limit:,}: {task.name} has only {len(examples):,} rows")
             else:
                 # by seed 0 and not by --seed, so that runs with other seeds are scored on the same rows
-                drawn = plan.random_subset(len(examples), settings.data.limit_eval, 0, task.name, split)
+                drawn = plan.random_subset(len(examples), settings.data.limit_eval, 0, "limit", task.name, split)
             examples = replace(examples, cache=examples.cache.subset(drawn))
             data[split][task.name] = examples
             note_truncated(str(path), examples, task.pairs)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from minbert.errors import UserError
+from minbert.errors import UserError, format_count
 from minbert.optimizer import AdamW, lr_factor
 from minbert.precision import autocast, loss_scaler
 from minbert.seeds import torch_seed
@@ -97,7 +97,7 @@ class LoopState:
         if not self.kept_step:
             return "the encoder from before training"
         if training.average and self.kept_step == planned:
-            return f"the mean of the weights over the last {training.average:.0%} of {planned:,} steps"
+            return f"the mean of the weights over the last {training.average:.0%} of {format_count(planned, 'steps')}"
         is_best = training.keep == "best" and self.kept_step == self.best_step
         rule = f"the best by {training.metric}" if is_best else "the last"
         return f"step {self.kept_step:,} of {self.step:,}, {rule}"

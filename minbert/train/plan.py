@@ -81,10 +81,13 @@ def batch_count(rows: int, size: int) -> int:
 
 
 def random_subset(count: int, limit: int, seed: int, *counter: int | str) -> np.ndarray:
-    """Ascending row numbers: a random subset of `limit` of `count` rows (0: all); int64 [rows]."""
+    """Ascending row numbers: a random subset of `limit` of `count` rows (0: all); int64 [rows].
+
+    A smaller subset is part of a larger one with the same seed and counter.
+    """
     if not 0 < limit < count:
         return np.arange(count)
-    return np.sort(numpy_generator(seed, "limit", *counter).permutation(count)[:limit])
+    return np.sort(numpy_generator(seed, *counter).permutation(count)[:limit])
 
 
 def first_steps(plan: Plan, steps: int) -> Plan:

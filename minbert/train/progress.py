@@ -124,11 +124,11 @@ class Progress:
 
     def evaluated(self, row: Mapping[str, Any]) -> None:
         """Print one line for an evaluation, from its row of the metrics."""
-        self._score = f"score {_format(row['score'])}"
+        self._score = f"score {format_score(row['score'])}"
         metrics = []
         for name, value in row.items():
             if name not in NOT_METRICS:
-                metrics.append(f"{name.replace('_', ' ')} {_format(value)}")
+                metrics.append(f"{name.replace('_', ' ')} {format_score(value)}")
         best = "  (best so far)" if row["best"] and self._keeps_best else ""
         measured = "  ".join(metrics) or "nothing is measured"
         distributed.say(f"epoch {self._epoch}  step {self._step:,}  evaluation: {measured}{best}")
@@ -154,7 +154,7 @@ class Progress:
                 task, _, name = key.partition("/")
                 if name == kind:
                     label = f"{task} " if self._several_tasks else ""
-                    values.append(f"{label}{_format(value)}")
+                    values.append(f"{label}{format_score(value)}")
             if values:
                 kinds.append(" ".join([kind, *values]))
         return "  ".join(kinds)
@@ -166,5 +166,6 @@ def _can_redraw(stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown") and not in_notebook
 
 
-def _format(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.4f}"
+def format_score(score: float | None) -> str:
+    """A score or a loss for the terminal."""
+    return "undefined" if score is None else f"{score:.4f}"

@@ -15,10 +15,10 @@ from typing import Any
 
 from minbert.errors import UserError, suggestion
 from minbert.files import data_folder, expand_user, require_file, sha256_of
-from minbert.seeds import numpy_generator
 from minbert.token_cache import ReaderReport, Row
 from minbert.tokenizer import Tokenizer
 from minbert.train import distributed
+from minbert.train.plan import random_subset
 from minbert.train.settings import DataSettings, flag, names_in
 from minbert.train.start import InitialEncoder
 from tasks.contrastive.data import TrainingRows, cache_rows
@@ -205,7 +205,8 @@ def gather_texts(
         files.append(counts)
     distinct = distinct_texts(texts, tokenizer)
     candidates = texts if keep_duplicates else distinct
-    kept = sample(candidates, seed, limit)
+    chosen = random_subset(len(candidates), limit, seed, "corpus")
+    kept = [candidates[index] for index in chosen.tolist()]
     test_texts: set[str] = set()
     for path in corpus.tests:
         texts_of_file, _ = TextFile(path, "test").texts()
@@ -230,12 +231,3 @@ def distinct_texts(texts: list[str], tokenizer: Tokenizer) -> list[str]:
         for text, ids in zip(block, tokenizer.encode(block), strict=True):
             kept.setdefault(tuple(ids), text)
     return list(kept.values())
-
-
-def sample(texts: list[str], seed: int, limit: int) -> list[str]:
-    """A random sample of `limit` texts in their order; all of them for 0."""
-    if not 0 < limit < len(texts):
-        return texts
-    # the first of one permutation, so that a smaller sample is part of a larger one
-    chosen = numpy_generator(seed, "corpus").permutation(len(texts))[:limit]
-    return [texts[index] for index in sorted(chosen.tolist())]

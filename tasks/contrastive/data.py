@@ -152,7 +152,9 @@ def with_dev_pairs(
     if limit > len(train):
         distributed.note(f"--limit {limit:,}: there are only {len(train):,} {noun}")
     # of texts, as many have been read already
-    chosen = plan.random_subset(len(train), limit, options.training.seed)
+    chosen = plan.random_subset(len(train), limit, options.training.seed, "limit")
+    if len(chosen) < len(train):
+        entry["left_out"] = len(train) - len(chosen)
     train = replace(train, cache=train.cache.subset(chosen))
     entry["kept"] = len(train)
     if "labelled" in entry:
@@ -261,7 +263,7 @@ def read_dev_pairs(files: DevFiles, tokenizer: Tokenizer, length: int, *, limit:
     for dev_set, path in paths.items():
         cache = tokenised(path, "pair-score", tokenizer, "dev")
         # by seed 0 and not by --seed, so that runs with other seeds are scored on the same pairs
-        cache = cache.subset(plan.random_subset(len(cache), limit, 0, dev_set, "dev"))
+        cache = cache.subset(plan.random_subset(len(cache), limit, 0, "limit", dev_set, "dev"))
         pairs[dev_set] = Examples(cache, tokenizer, length)
     return DevSets(name, pairs, absent)
 

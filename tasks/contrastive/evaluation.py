@@ -13,10 +13,10 @@ import numpy as np
 import torch
 
 from minbert.encoder import Encoder
-from minbert.seeds import numpy_generator
 from minbert.train import distributed
 from minbert.train.loop import LoopState, finite_or_none
-from minbert.train.plan import Plan
+from minbert.train.plan import Plan, random_subset
+from minbert.train.progress import format_score
 from tasks import metrics
 from tasks.contrastive.losses import nt_xent
 from tasks.contrastive.settings import TrainingSettings
@@ -132,8 +132,7 @@ def encode_over_ranks(encoder: Encoder, texts: Sequence[Sequence[int]]) -> np.nd
 def evaluated_rows(count: int) -> list[int]:
     """The triplets of an evaluation among `count`, the same in every run on them, in file order."""
     # a random sample: a file may begin with one source of triplets and end with another
-    shuffled = numpy_generator(0, "evaluated triplets").permutation(count)
-    return sorted(shuffled[:TRIPLETS_EVALUATED].tolist())
+    return random_subset(count, TRIPLETS_EVALUATED, 0, "evaluated triplets").tolist()
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
@@ -228,7 +227,7 @@ def describe_failure(before: EvaluationResult, after: EvaluationResult, state: L
         better = f"--keep best would have kept step {state.best_step:,}"
     return (
         f"training did not help: by {metric} the last step is no better than before training "
-        f"({metrics.format_score(after.score)}, {metrics.format_score(before.score)} before); {better}"
+        f"({format_score(after.score)}, {format_score(before.score)} before); {better}"
     )
 
 
@@ -259,5 +258,5 @@ def format_metrics(values: Mapping[str, float | None]) -> str:
     """The metrics of an evaluation, formatted for the terminal."""
     parts = []
     for name, value in values.items():
-        parts.append(f"{name.replace('_', ' ')} {metrics.format_score(value)}")
+        parts.append(f"{name.replace('_', ' ')} {format_score(value)}")
     return ", ".join(parts)

@@ -16,8 +16,8 @@ from minbert.files import data_path, write_json
 from minbert.optimizer import AdamW, decay_groups
 from minbert.train import cli, distributed, loop, start
 from minbert.train.plan import Plan
+from minbert.train.progress import format_score
 from minbert.train.start import InitialEncoder, OpenRun
-from tasks import metrics
 from tasks.contrastive import evaluation
 from tasks.contrastive.data import Data
 from tasks.contrastive.evaluation import Evaluation
@@ -117,7 +117,7 @@ def fit_and_save(
         failure = evaluation.describe_failure(before, after, state)
         if failure:
             cli.say(failure)
-    cli.say(f"mean training loss over the last epoch: {metrics.format_score(last_loss)}\n")
+    cli.say(f"mean training loss over the last epoch: {format_score(last_loss)}\n")
     run.folder.record_step(state.step)  # again: the session's time includes the evaluation and the encoder
     cli.run_module("tasks.report", str(folder))
     cli.say(f"encoder in {folder / 'encoder'}")

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from minbert.errors import format_count
 from minbert.files import expand_user, write_atomic
 from tasks import compare, manifests
 from tasks.intervals import RESAMPLES, Interval
@@ -262,7 +263,7 @@ def _kept(run: Run) -> str:
         rule = "the last"
     share = run.settings.get("average") or 0
     if share and step == run.manifest["plan"]["steps"]:
-        return f"the mean of the weights over the last {share:.0%} of {step:,} steps, {rule}"
+        return f"the mean of the weights over the last {share:.0%} of {format_count(step, 'steps')}, {rule}"
     return f"step {step:,}, {rule}"
 
 

@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from transformers import BertTokenizerFast
 
 from minbert import UserError
 from minbert.tokenizer import Tokenizer
 from minbert.train.start import InitialEncoder
 from tasks.contrastive.consert import ConsertSettings
-from tasks.contrastive.corpora import find_texts, gather_texts, read_texts, sample
+from tasks.contrastive.corpora import find_texts, gather_texts, read_texts
 from tasks.contrastive.data import Data, find_dev_pairs, with_dev_pairs
 from tasks.readers.senteval import STS
 from tests.tasks.contrastive.conftest import texts_of, write
@@ -74,17 +72,6 @@ def test_chinese_reads_existing_train_files(gather: Gather, corpora: Path) -> No
     assert texts == ["花呗怎么还款", "怎么还花呗", "额度多少", "鸟在飞。", "鱼在游"]
     assert report["also_in_test"] == {"any": 1}, "spaces make no difference"
     assert find_texts("chinese", str(corpora)).absent == ["BQ train", "LCQMC train", "PAWS-X train"]
-
-
-@given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 2**40))
-def test_smaller_sample_lies_in_larger(first: int, second: int, seed: int) -> None:
-    texts = [f"text {number}" for number in range(40)]
-    fewer, more = sorted((first, second))
-    small = sample(texts, seed, fewer)
-    large = sample(texts, seed, more)
-    assert len(small) == fewer and len(large) == more and set(small) <= set(large)
-    assert small == sorted(small, key=texts.index)
-    assert sample(texts, seed, fewer) == small
 
 
 def test_missing_texts_name_the_remedy(gather: Gather, corpora: Path) -> None:

@@ -118,7 +118,7 @@ def test_limit_draws_training_rows(initial: InitialEncoder, examples_of: Callabl
     options = ConsertSettings.of(limit=5, sts_dev="none", keep="last", patience=0)
     data = with_dev_pairs(TrainingRows(examples_of(texts), entry), DevFiles("none", {}), options, initial, noun="pairs")
     assert len(data.train) == 5 and {row.texts for row in data.train.cache.rows()} < {*texts}
-    assert data.entry["train"]["kept"] == data.entry["train"]["labelled"] == 5
+    assert data.entry["train"] | {"kept": 5, "labelled": 5, "left_out": 15} == data.entry["train"]
 
 
 def test_pairs_in_scored_sets_are_counted(read: Read, corpora: Path, capsys: pytest.CaptureFixture[str]) -> None:
