@@ -53,11 +53,16 @@ STUDIES_AND_MODELS = [
 ]
 
 
+# the presets that are the project's own choice, and no paper's
+OWN_PRESETS = {"minilm", "consert-tuned", "best", "best-bert", "cross-encoder", "intermediate", "default"}
+
+
 @pytest.mark.parametrize(("name", "model"), STUDIES_AND_MODELS)
 def test_study_is_sound(name: str, model: str) -> None:
     study = read_study(name, model)
     # raises an error if a command refuses a setting
     study.with_settings(study.quick)
+    assert not OWN_PRESETS & study.departures().keys(), "its presets are the papers'"
     assert study.paper.values.keys() <= {arm.name for arm in study.arms.values() if study.is_scored(arm)}
     printed = [*study.paper.values.values(), *(row["values"] for row in study.paper.quoted)]
     for values in printed:
@@ -123,25 +128,6 @@ def test_defaults_are_those_of_the_run(write: Write) -> None:
     text = text.replace("margin = 0.1", 'fine-tune-mode = "last-linear-layer"').replace("margin = 0.3", "")
     arms = read_study(write(text.replace('"sample"', '"default"'))).arms
     assert [arm.parsed().flat()["lr"] for arm in arms.values()] == [1e-3, 1e-5]
-
-
-# the presets that are the project's own choice, and no paper's
-OWN_PRESETS = {"minilm", "consert-tuned", "best", "best-bert", "cross-encoder", "intermediate", "default"}
-
-
-@pytest.mark.parametrize(("name", "model"), STUDIES_AND_MODELS)
-def test_presets_are_the_papers(name: str, model: str) -> None:
-    assert not OWN_PRESETS & read_study(name, model).departures().keys()
-
-
-def test_departures_are_common_changes(write: Write) -> None:
-    """What an arm alone has is compared; what all have is a departure, unless it is the preset's own value."""
-    text = STUDY.replace('preset = "sample"', 'preset = "cbcl"\nepochs = 10\nlr = 1e-4\nkeep = "best"')
-    study = read_study(write(text))
-    assert study.departures() == {"cbcl": "lr 0.0001 (2e-05), keep best (last)"}
-    assert study.with_settings({"limit": 5}).describe_departures() == (
-        "cbcl: limit 5 (0), lr 0.0001 (2e-05), keep best (last)"
-    )
 
 
 def test_departures_of_equal_preset_names(write: Write) -> None:
