@@ -42,7 +42,7 @@ WORDS = "the a cat dog bird sat sleeps runs on under mat tree is not very happy 
 LONGEST = (
     *("e2e/test_multitask_train.py", "e2e/test_pretrain_cbcl.py", "e2e/test_resume.py", "e2e/golden/test_golden.py"),
     *("ablations/test_run.py", "test_install.py", "e2e/test_ranks.py", "e2e/test_scripts_bad_input.py"),
-    *("e2e/test_synonym_runs.py", "e2e/test_posix.py"),
+    "e2e/test_posix.py",
 )
 
 

@@ -126,6 +126,19 @@ def test_short_run_is_whole(script: Script, tmp_path: Path) -> None:
     assert files and {path: path.stat().st_mtime_ns for path in cache.rglob("*.safetensors")} == files
 
 
+def test_synonyms_change_training_texts(script: Script) -> None:
+    """A file lists every text, and what they are made of identifies the run."""
+    flags = ("--tasks", "sst", "--limit", 20, "--limit-eval", 8, "--max-steps", 1)
+    plain = script(MULTITASK, *flags, run_dir="plain")
+    run = script(MULTITASK, *flags, "--synonyms", 1, "--synonyms-p", 1, NLTK_DATA="")
+    assert run.code == plain.code == 0, run.err
+    assert run.rows()[0]["sst/loss"] != plain.rows()[0]["sst/loss"]
+    with open(run.folder / "synonyms" / "sst.tsv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    assert len(rows) == 20 and any(row["before"] != row["after"] for row in rows)
+    assert run.manifest()["settings"].keys() > {"data WordNet", "data tagger", "data words that synonyms keep"}
+
+
 def test_limit_eval_and_keep_last_hold(script: Script) -> None:
     flags = ("--epochs", 3, "--lr", 5e-3, "--keep", "last", "--pooler", "mean", "--pairs", "joint", "--limit-eval", 30)
     run = script(MULTITASK, *flags)

@@ -129,7 +129,7 @@ def test_temporary_names_follow_no_link(tmp_path: Path, ending: str) -> None:
     assert (precious / "thesis").read_text() == "mine"
 
 
-def test_tensors_are_readable_as_the_umask_allows(tmp_path: Path) -> None:
+def test_tensors_follow_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         save_safetensors(tmp_path / "x.safetensors", {"x": torch.zeros(2)})

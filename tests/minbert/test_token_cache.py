@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minbert import UserError
 from minbert.files import sha256_of
 from minbert.token_cache import Issue, Row, TokenCache, load
 from minbert.tokenizer import Tokenizer
@@ -100,14 +99,3 @@ def test_vocabulary_and_reader_change_the_key(
     assert len(calls) == 3
     assert first.ids(0).tolist() != second.ids(0).tolist()
     check(first, ROWS, tokenizer)
-
-
-def test_failing_reader_leaves_nothing(source: Path, tokenizer: Tokenizer) -> None:
-    def broken() -> Iterator[Row]:
-        yield ROWS[0]
-        raise UserError("line 3: label: not a number")
-
-    with pytest.raises(UserError, match="line 3"):
-        load(source, broken(), "pairs", tokenizer, sha256=sha256_of(source))
-    assert not list((source.parent / "cache").rglob("*.safetensors"))
-    check(load(source, reading(*ROWS), "pairs", tokenizer, sha256=sha256_of(source)), ROWS, tokenizer)

@@ -136,7 +136,7 @@ def test_packed_weights_keep_hidden_states(
         torch.testing.assert_close(mine.float(), wanted, atol=tolerance, rtol=tolerance)
 
 
-def test_weights_in_fp32_are_packed_with_avx512_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packing_fp32_needs_avx512(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linear, "cpu_has", lambda feature: feature == "avx512")
     assert packing_is_fast("fp32")
     monkeypatch.setattr(linear, "cpu_has", lambda _: False)

@@ -153,14 +153,3 @@ def test_presets_are_listed(presets: Path, capsys: pytest.CaptureFixture[str]) -
     with pytest.raises(SystemExit):
         parse_words(presets, "--list-presets")
     assert "plain (default): the default\nslow: small steps\n    --lr 1e-06\n" in capsys.readouterr().out
-
-
-def test_help_fits_the_terminal(
-    presets: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for columns in (80, 300):
-        monkeypatch.setenv("COLUMNS", str(columns))
-        with pytest.raises(SystemExit):
-            parse_words(presets, "--help")
-        widest = max(map(len, capsys.readouterr().out.splitlines()))
-        assert min(columns, 120) - 10 < widest < min(columns, 120)
