@@ -21,14 +21,6 @@ def counts(pairs: pd.DataFrame, training: str, scored: str) -> tuple[int, int, i
     return row.rows, row.same, row.sharing
 
 
-def test_rows_of_the_sample() -> None:
-    files = {file.name: file for file in read_files(SAMPLE)}
-    for name in ("course/ids-sst-train.csv", "course/quora-dev.csv", "course/sts-train.csv", "nli/nli-triplets.csv"):
-        # no cell of the sample holds a line break
-        lines = (SAMPLE / name).read_text(encoding="utf-8").splitlines()
-        assert len(files[name].rows) + len(files[name].skipped) == len(lines) - 1, name
-
-
 def test_overlaps_between_splits() -> None:
     def file(set: str, split: str, *rows: tuple[str, ...]) -> CheckedFile:
         return CheckedFile(set, split, f"{set} {split}", rows, [], [])

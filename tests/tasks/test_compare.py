@@ -105,12 +105,6 @@ def test_intervals_over_seeds_are_scipys(seeds: dict[str, list[int]], pairs: int
     assert other["deviation"] == pytest.approx(values["other"].std()) and other["pairs"] == pairs
 
 
-def test_one_seed_has_no_interval() -> None:
-    for seeds in ([1], [2], [2, 3]):
-        _, other = compare.summary(scores_of({"a": [1], "b": seeds}), "a").to_dict("records")
-        assert np.isnan(other["low"])
-
-
 def test_group_without_seeds_pairs_with_all() -> None:
     frame = pd.concat([scores_of({"a": [1, 2, 3]}), scores_of({"b": [0]}).assign(seed=None)])
     trained, single = compare.summary(frame, "a").to_dict("records")
@@ -137,7 +131,7 @@ def test_seeds_of_a_setting_are_grouped(multitask: MakeRun) -> None:
     assert table[table["setting"] == "power"].values.tolist() == [["power", "0.5", "0.9"]]
 
 
-def test_other_weights_of_one_folder_are_another_group(multitask: MakeRun) -> None:
+def test_other_weights_are_another_group(multitask: MakeRun) -> None:
     """The second run was started after stage one had been run again in the same folder."""
     runs = []
     for seed, sha256 in ((1, "a" * 64), (2, "b" * 64)):

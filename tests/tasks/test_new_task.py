@@ -11,57 +11,45 @@ from minbert import UserError
 from tasks import new_task, registry
 from tasks.own import OwnTask
 
+PAIR_CLASS, CLASS = "pair-classification", "classification"
+LONG = "cat and so on"
+# file, kind, label, content
 FILES = [
-    (
-        "reviews.csv",
-        "n,comment,mood\n0,the cat sat,happy\n1,a sad dog,angry\n2,a tree,neutral\n3,a bird,happy\n",
-        ("classification", "mood"),
-    ),
-    (
-        "quora.csv",
-        "question1,question2,is_duplicate\na cat,the cat,1\na dog,the tree,0\n",
-        ("pair-classification", "is_duplicate"),
-    ),
-    (
-        "pairs.csv",
-        "left,right,points\na cat and so on,the cat again,1.0\na dog and so on,the tree again,0.25\n",
-        ("similarity", "points"),
-    ),
-    (
-        "patients.csv",
-        "id,text,label\n7,a cat sat,x\n7,a dog sat,y\n",
-        ("classification", "label"),
-    ),
-    (
-        "gaps.csv",
-        "id,text,label\n7,a cat sat,x\n,a dog sat,y\n9,a bird sat,x\n",
-        ("classification", "label"),
-    ),
-    (
-        "numbered.csv",
-        "n,left,right,points\n0,a cat and so on,the cat again,0.5\n1,a dog and so on,the tree again,0.25\n",
-        ("similarity", "points"),
-    ),
+    ("reviews.csv", CLASS, "mood", "n,comment,mood\n0,the cat sat,happy\n1,a sad dog,angry\n3,a bird,happy\n"),
+    ("quora.csv", PAIR_CLASS, "is_duplicate", "question1,question2,is_duplicate\na cat,the cat,1\na dog,the tree,0\n"),
+    ("pairs.csv", "similarity", "points", f"left,right,points\na {LONG},a cat {LONG},1.0\nb {LONG},c {LONG},0.25\n"),
+    ("patients.csv", CLASS, "label", "id,text,label\n7,a cat sat,x\n7,a dog sat,y\n"),
+    ("gaps.csv", CLASS, "label", "id,text,label\n7,a cat sat,x\n,a dog sat,y\n9,a bird sat,x\n"),
+    ("numbered.csv", "similarity", "points", f"n,a,b,points\n0,a {LONG},b {LONG},0.5\n1,c {LONG},d {LONG},0.25\n"),
     (
         "annotated.jsonl",
+        PAIR_CLASS,
+        "gold_label",
         '{"gold_label": "yes", "labels": ["yes"], "sentence1": "a cat", "sentence2": "the cat", "label1": "yes"}\n'
         '{"gold_label": "no", "labels": ["no"], "sentence1": "a dog", "sentence2": "the tree", "label1": "maybe"}\n',
-        ("pair-classification", "gold_label"),
     ),
 ]
 
 
-@pytest.mark.parametrize(("name", "content", "expected"), FILES)
-def test_task_is_written_and_read(
-    name: str, content: str, expected: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def written_task(name: str | Path, content: str) -> OwnTask:
+    """The task that is written of a data file in the current folder."""
     Path(name).write_text(content)
-    path = new_task.write_task(Path(name))
-    (task,) = registry.build(str(path), "cross")
+    (task,) = registry.build(str(new_task.write_task(Path(name))), "cross")
     assert isinstance(task, OwnTask)
-    assert (task.definition.kind, task.definition.label) == expected
+    return task
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "kind", "label", "content"), FILES)
+def test_task_is_written_and_read(name: str, kind: str, label: str, content: str) -> None:
+    task = written_task(name, content)
+    assert (task.definition.kind, task.definition.label) == (kind, label)
     assert len({row.id for row in task.read(Path(name), "train").rows}) > 1, "a column id that repeats is not read"
+    (path,) = Path().glob("*.toml")
     assert ("# not read: 'labels', 'label1'" in path.read_text()) == (name == "annotated.jsonl")
     with pytest.raises(UserError, match="exists already"):
         new_task.write_task(Path(name))
@@ -71,41 +59,36 @@ NAMES = [("{}.csv", "mails"), ("{}set.csv", "mails"), ("a-{}.csv", "a"), ("snli_
 
 
 @pytest.mark.parametrize(("name", "task_name"), NAMES)
-def test_dev_and_test_are_found(name: str, task_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_dev_and_test_are_found(name: str, task_name: str) -> None:
+    rows = "text,label\na cat sat,x\na dog sat,y\n"
     Path("mails").mkdir()
-    for split in ("train", "valid", "test"):
-        Path("mails", name.format(split)).write_text("text,label\na cat sat,x\na dog sat,y\n")
-    (task,) = registry.build(str(new_task.write_task(Path("mails", name.format("train")))), "cross")
+    for split in ("valid", "test"):
+        Path("mails", name.format(split)).write_text(rows)
+    task = written_task(Path("mails", name.format("train")), rows)
     assert task.name == task_name
     names = {split: path.name for split, path in task.paths.items()}
     assert names == {"train": name.format("train"), "dev": name.format("valid"), "test": name.format("test")}
 
 
-def test_labels_may_be_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    kinds = ("a complaint about late trains", "a question about the price of tickets")
-    rows = [f"we waited for train {number},{kinds[number % 2]}\n" for number in range(4)]
-    Path("mails.csv").write_text("mail,reason\n" + "".join(rows))
-    (task,) = registry.build(str(new_task.write_task(Path("mails.csv"))), "cross")
-    assert isinstance(task, OwnTask) and task.definition.labels == kinds
-
-
-def test_labels_are_not_those_of_test_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("mails.csv").write_text("text,label,split\na cat sat,0,train\na dog sat,1,train\na bird sat,-1,test\n")
-    (task,) = registry.build(str(new_task.write_task(Path("mails.csv"))), "cross")
-    assert isinstance(task, OwnTask) and task.definition.labels == ("0", "1")
-
-
-def test_name_is_that_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_name_is_that_of_the_file() -> None:
     """Without the word train, which is no part of another word."""
-    monkeypatch.chdir(tmp_path)
     names = {"constraints.csv": "constraints", "mails_train.csv": "mails", "news-training.csv": "news"}
     names["übung.csv"] = "bung"  # a name that begins with - would be read as a flag
     for file, name in names.items():
-        Path(file).write_text("text,label\na cat sat,x\na dog sat,y\n")
-        assert new_task.write_task(Path(file)) == Path(f"{name}.toml")
+        assert written_task(file, "text,label\na cat sat,x\na dog sat,y\n").name == name
+
+
+def test_labels_are_of_training_rows() -> None:
+    """They may be as long as texts."""
+    rows = "mail,reason,split\n"
+    for number in range(4):
+        rows += f"we waited for train {number},{{{number % 2}}},train\n"
+    kinds = ("a complaint about late trains", "a question about the price of tickets")
+    assert written_task("long.csv", rows.format(*kinds)).definition.labels == kinds
+    assert written_task("hidden.csv", rows.format(0, 1) + "we asked for train 4,-1,test\n").definition.labels == (
+        "0",
+        "1",
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,8 +103,7 @@ def test_name_is_that_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ),
     ],
 )
-def test_unfit_file_is_named(content: bytes, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_unfit_file_is_named(content: bytes, problem: str) -> None:
     Path("films.csv").write_bytes(content)
     with pytest.raises(UserError, match=problem):
         new_task.write_task(Path("films.csv"))

@@ -186,11 +186,14 @@ def test_repeated_ids_of_splits_keep_apart(make: Make, tmp_path: Path) -> None:
         (["2", "01", "1.0", "1"], ("01", "1", "1.0", "2")),  # equal numbers are different labels
         ([10, 2.0], ("2", "10")),
         ([2.0, True], ("2", "true")),
+        ([False, True], ("false", "true")),
     ],
 )
 def test_numbers_are_labels(labels: list[Any], classes: tuple[str, ...], make: Make, tmp_path: Path) -> None:
     write_json(tmp_path / "r.jsonl", [{"comment": 12, "mood": label} for label in labels])
     assert make(**{**REVIEWS, "train": "r.jsonl"}).classes == classes
+    task = make(**{**REVIEWS, "train": "r.jsonl", "labels": labels[::-1]})
+    assert [row.label for row in task.read(tmp_path / "r.jsonl").rows] == [*range(len(labels))][::-1]
 
 
 def test_json_array_keeps_missing_keys(make: Make, tmp_path: Path) -> None:
@@ -283,28 +286,16 @@ def test_damaged_archive_is_named(make: Make, tmp_path: Path) -> None:
         make(**{**REVIEWS, "train": "r.csv.gz"})
 
 
-def test_labels_are_read_as_cells_are(make: Make, tmp_path: Path) -> None:
-    rows = [("a", True), ("b", False), ("c", True)]
-    write_json(tmp_path / "r.jsonl", [{"comment": text, "mood": label} for text, label in rows])
-    task = make(**{**REVIEWS, "train": "r.jsonl", "labels": [True, False]})
-    assert task.classes == ("true", "false")
-    assert [row.label for row in task.read(tmp_path / "r.jsonl").rows] == [0, 1, 0]
-
-
-def test_test_rows_may_have_placeholders(make: Make, tmp_path: Path) -> None:
+def test_rows_to_predict_need_no_label(make: Make, tmp_path: Path) -> None:
+    """Test rows may have placeholders; an unknown label of a user's file is noted."""
     write_table(tmp_path / "r.csv", ROWS)
     write_table(tmp_path / "t.csv", [("a bird", "-1"), ("a cat", "happy")])
+    write_table(tmp_path / "u.csv", [("a bird", "Happy"), ("a cat", "happy")])
     task = make(**REVIEWS, test="t.csv")
-    unknown, happy = task.read(tmp_path / "t.csv", "test").rows
-    assert np.isnan(unknown.label) and task.classes[int(happy.label)] == "happy"
-
-
-def test_unknown_label_of_an_input_is_noted(make: Make, tmp_path: Path) -> None:
-    write_table(tmp_path / "r.csv", ROWS)
-    write_table(tmp_path / "t.csv", [("a bird", "Happy"), ("a cat", "happy")])
-    unknown, happy = make(**REVIEWS).read_inputs(tmp_path / "t.csv").rows
-    assert np.isnan(unknown.label) and unknown.note == "mood: 'Happy' is no label of the task; predicted, not scored"
-    assert happy.label >= 0 and not happy.note
+    inputs = task.read_inputs(tmp_path / "u.csv").rows
+    for unknown, happy in (task.read(tmp_path / "t.csv", "test").rows, inputs):
+        assert np.isnan(unknown.label) and task.classes[int(happy.label)] == "happy" and not happy.note
+    assert inputs[0].note == "mood: 'Happy' is no label of the task; predicted, not scored"
 
 
 def test_text_may_begin_with_a_bracket(make: Make, tmp_path: Path) -> None:

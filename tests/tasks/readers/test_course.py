@@ -75,11 +75,6 @@ def test_quora_dev_keeps_unlabelled_rows(read: Callable) -> None:
     assert last == Row("e", ("x", "y"), 1.0)
 
 
-def test_quora_test_keeps_every_id(read: Callable) -> None:
-    rows = read("quora", "\tid\tsentence1\tsentence2\n1\tB\tx\t\n2\tc\t\t\n", "test").rows
-    assert [(row.id, row.texts) for row in rows] == [("b", ("x", "")), ("c", ("", ""))]
-
-
 BAD = [
     ("sst", SST + "0\ta\tx\t5\n", "train", ":2: sentiment: '5'"),
     ("sst", SST + "0\ta\tx\t\n", "dev", ":2: sentiment: ''"),

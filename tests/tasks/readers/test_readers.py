@@ -20,6 +20,11 @@ COURSE = ("it is warm .", "it isn 't cold .")
 HEAD = "\tid\tsentence1\tsentence2"
 SICK = f"pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n5\t{TWO}\t2.5\tCONTRADICTION\n"
 MRPC = f"\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\t{TWO}\n"
+SNLI = (
+    "gold_label\tsentence1_binary_parse\tsentence1_parse\tsentence1\tsentence2\tcaptionID\tpairID\tlabel1\tlabel2\n"
+    f"contradiction\t( x )\t(ROOT x)\t{TWO}\t1.jpg#0\t1.jpg#0r1n\tcontradiction\t\n"
+)
+SNLI_JSON = f'{{"gold_label": "contradiction", "pairID": "1", "sentence1": "{PAIR[0]}", "sentence2": "{PAIR[1]}"}}\n'
 
 # kind, file name, content, split, id, texts, label (None: none)
 GOOD = [
@@ -42,7 +47,11 @@ GOOD = [
     ("pair-score", "a", '1\tIt is warm.\t"It ""is"" cold."\t1\n', "train", "1", ("It is warm.", 'It "is" cold.'), 1),
     ("pair", "a", f"{TWO}\n", "train", "1", PAIR, None),
     ("nli", "a.txt", SICK, "train", "5", PAIR, 2),
-    ("nli", "a.tsv", f"premise\thypothesis\tlabel\n{TWO}\tentailment\n", "train", "2", PAIR, 0),
+    ("nli", "a.tsv", f"premise\thypothesis\tlabel\tsource\n{TWO}\tentailment\tsnli\n", "train", "2", PAIR, 0),
+    ("nli", "a.csv", 'premise,hypothesis,label\nA,"""No,"" B",neutral\n', "train", "2", ("A", '"No," B'), 1),
+    ("nli", "a.tsv", 'premise\thypothesis\tlabel\nA\t"No," "B\tneutral\n', "train", "2", ("A", '"No," "B'), 1),
+    ("nli", "snli.txt", SNLI, "train", "2", PAIR, 2),
+    ("nli", "snli.jsonl", SNLI_JSON, "train", "1", PAIR, 2),
     ("triplet", "a.csv", "sent0,sent1,hard_neg\nA,B,C\n", "train", "2", ("A", "B", "C"), None),
     ("triplet", "a.tsv", "anchor\tpositive\r\nA\tB\r\n", "train", "2", ("A", "B"), None),
     ("triplet", "a", 'positive\tanchor\tx\nb, c\t"a" too\t1\n', "train", "2", ('"a" too', "b, c"), None),

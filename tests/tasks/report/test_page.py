@@ -66,7 +66,7 @@ def test_data_never_becomes_markup(multitask: MakeRun) -> None:
             assert value is None or value.startswith(("#", "data:")), (tag, name, value)
 
 
-def test_start_is_a_candidate_of_stage_one(contrastive: MakeRun) -> None:
+def test_start_is_a_candidate(contrastive: MakeRun) -> None:
     """With `--keep best` and one evaluation the dev pairs chose between two encoders."""
     folder = contrastive()
     chosen = "The checkpoint was chosen on the same rows."
@@ -107,13 +107,6 @@ def test_stage_one_page_has_cosines(contrastive: MakeRun) -> None:
         ["train", "1,300", "1,200", "4"],
         ["sts_dev", "50", "50", "0"],
     ]
-
-
-def test_single_task_has_one_score(multitask: MakeRun) -> None:
-    tasks = read_run(multitask()).tasks
-    cards = page.score_cards({"sts": tasks["sts"]}, 0.5)
-    assert [card["title"] for card in cards] == [tasks["sts"].title]
-    assert len(page.score_cards(tasks, 0.5)) == 4
 
 
 def test_page_names_what_first_weights_saw(multitask: MakeRun) -> None:
