@@ -85,10 +85,8 @@ def test_labels_are_of_training_rows() -> None:
         rows += f"we waited for train {number},{{{number % 2}}},train\n"
     kinds = ("a complaint about late trains", "a question about the price of tickets")
     assert written_task("long.csv", rows.format(*kinds)).definition.labels == kinds
-    assert written_task("hidden.csv", rows.format(0, 1) + "we asked for train 4,-1,test\n").definition.labels == (
-        "0",
-        "1",
-    )
+    hidden = rows.format(0, 1) + "we asked for train 4,-1,test\n"
+    assert written_task("hidden.csv", hidden).definition.labels == ("0", "1")
 
 
 @pytest.mark.parametrize(

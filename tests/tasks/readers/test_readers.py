@@ -125,6 +125,11 @@ def test_unknown_headers_are_errors(write: Callable, refusal: Callable, kind: st
     assert refusal(kind_of, write(content), [kind]).startswith(f"file.csv:1: {words}")
 
 
+def test_unknown_nli_labels_are_errors(write: Callable, refusal: Callable) -> None:
+    path = write("premise\thypothesis\tlabel\na\tb\tmaybe\n")
+    assert refusal(open_as, path, "nli").startswith("file.csv:2: label: 'maybe'")
+
+
 def test_empty_and_missing_files_are_errors(write: Callable, refusal: Callable) -> None:
     path = write("")
     assert refusal(open_as, path, "single") == "file.csv: the file is empty"
