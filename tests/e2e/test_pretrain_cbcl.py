@@ -137,17 +137,10 @@ def test_unique_batches_exchange_rows(script: Script, tmp_path: Path) -> None:
     assert len(losses) == 2
 
 
-def test_stage_two_starts_from_stage_one(script: Script, tiny: Path, tmp_path: Path) -> None:
-    """`tests/tasks/test_settings.py` has the flags that name another start."""
-    stage_one = tmp_path / "runs/cbcl/encoder"
-    shutil.copytree(tiny, stage_one)
-    plain = script(MULTITASK, *SHORT, run_dir="plain", weights=False)
-    assert plain.code == 0, plain.err
-    assert plain.out.splitlines()[0].startswith("starting from runs/cbcl (--encoder); ")
-    assert plain.manifest()["weights"]["sha256"] == sha256_of(stage_one / "model.safetensors")
-    shutil.rmtree(stage_one)
-    (stage_one.parent / "manifest.json").write_text("{}")
-    unfinished = script(MULTITASK, *SHORT, run_dir="unfinished", weights=False)
+def test_unfinished_stage_one_is_refused(script: Script, tmp_path: Path) -> None:
+    (tmp_path / "runs/cbcl").mkdir(parents=True)
+    (tmp_path / "runs/cbcl/manifest.json").write_text("{}")
+    unfinished = script(MULTITASK, *SHORT, weights=False)
     assert unfinished.code == 2 and "runs/cbcl: this run has no encoder/ yet" in unfinished.errors[0], unfinished.err
 
 

@@ -199,7 +199,8 @@ def test_easy_triplets_come_first(difficulty_by: str, order: str) -> None:
         assert groups is not None and groups.tolist() == difficulty(positive, negative, 0.5).tolist()
 
 
-def test_random_order_keeps_the_pacing() -> None:
+def test_orders_without_groups() -> None:
+    """A random order keeps the pacing, none takes all rows in every epoch."""
     training = TrainingSettings(epochs=3, batch_size=4, seed=2)
     settings = CurriculumSettings(order="random", pacing_exponent=1.0)
     ordered, groups = sort(settings, 24, {}, seed=2)
@@ -207,10 +208,7 @@ def test_random_order_keeps_the_pacing() -> None:
     assert sort(settings, 24, {}, seed=3)[0].tolist() != ordered.tolist()
     steps = pace(settings, training, ordered)
     assert steps.lengths == [2, 4, 6] and count_groups(groups, steps) is None
-
-
-def test_no_curriculum_takes_all_rows() -> None:
-    settings = CurriculumSettings(order="none", pacing_exponent=1.0)
-    ordered, groups = sort(settings, 24, {}, seed=2)
-    assert ordered.tolist() == list(range(24)) and groups is None
-    assert pace(settings, TrainingSettings(epochs=3, batch_size=4), ordered).lengths == [6, 6, 6]
+    none = CurriculumSettings(order="none", pacing_exponent=1.0)
+    ordered, groups = sort(none, 24, {}, seed=2)
+    assert groups is None and ordered.tolist() == list(range(24))
+    assert pace(none, training, ordered).lengths == [6, 6, 6]
