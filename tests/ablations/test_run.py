@@ -115,7 +115,11 @@ def test_missing_data_fails_once(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", BERT_BASE)
+# a study of each command
+STUDIES = {next(iter(read_study(name, "bert-base").arms.values())).command: name for name in BERT_BASE}
+
+
+@pytest.mark.parametrize("name", STUDIES.values())
 def test_bert_base_arm_trains(name: str, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two steps of a study's first arm from a tiny BERT, with the paper's settings otherwise."""
     settings = {"weights": str(tiny), "max_steps": 2, "max_length": 32, "limit_eval": 10}

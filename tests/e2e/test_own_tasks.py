@@ -18,17 +18,16 @@ from sklearn.metrics import accuracy_score
 
 from minbert import UserError
 from tasks import ensemble, predict
-from tests.e2e.conftest import ROOT, Script
+from tests.e2e.conftest import ROOT, Run, Script
 
 OWN = ROOT / "data" / "sample" / "own"
 MULTITASK = "multitask_train.py"
 FLAGS = ("--batch-size", 16, "--lr", 1e-3, "--max-steps", 8, "--save-every", 3)
 
 
-@pytest.fixture
-def own(tmp_path: Path) -> Path:
+def copy_own(parent: Path) -> Path:
     """A copy of the sample's own files, with a task file for the reviews."""
-    folder = tmp_path / "own"
+    folder = parent / "own"
     shutil.copytree(OWN, folder)
     (folder / "reviews.toml").write_text(
         'kind = "classification"\ntrain = "reviews.csv"\ntext = "comment"\nlabel = "mood"\nid = "number"\n'
@@ -37,65 +36,84 @@ def own(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    return copy_own(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def finished(runner: Script, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run of three tasks, two of them a user's own, beside the folder `own`, whose task file is gone since."""
+    parent = tmp_path_factory.mktemp("finished")
+    own = copy_own(parent)
+    flags = (*FLAGS, "--tasks", f"sst,{own / 'reviews.toml'},{own / 'questions.toml'}", "--pairs", "joint")
+    run: Run = runner(parent, MULTITASK, *flags, report=True)
+    assert run.code == 0, run.err
+    (own / "reviews.toml").unlink()
+    return run
+
+
 def csv_rows(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(text.splitlines()))
 
 
-def test_run_scores_predicts_and_shows(
-    script: Script, own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    flags = (*FLAGS, "--tasks", f"sst,{own / 'reviews.toml'},{own / 'questions.toml'}", "--pairs", "joint")
-    run = script(MULTITASK, *flags, report=True)
-    assert run.code == 0, run.err
-    assert "by mood: angry, neutral, happy; dev: 10% of the training rows" in run.out
-    folder = run.folder
+def dev_rows(folder: Path) -> list[dict[str, str]]:
+    return csv_rows((folder / "predictions" / "reviews-dev-output.csv").read_text())
+
+
+def test_own_tasks_are_scored_and_shown(finished: Run) -> None:
+    assert "by mood: angry, neutral, happy; dev: 10% of the training rows" in finished.out
+    folder = finished.folder
     scores = json.loads((folder / "scores.json").read_text())["tasks"]
     assert [row["label"] for row in scores["reviews"]["per_class"]] == ["angry", "neutral", "happy"]
     assert (scores["reviews"]["title"], scores["questions"]["scale"]) == ("moods", [0.0, 1.0])
     assert {path.name for path in (folder / "predictions").iterdir()} == {
         *("sst-dev-output.csv", "sst-test-output.csv", "reviews-dev-output.csv", "questions-dev-output.csv")
     }
-    dev = csv_rows((folder / "predictions" / "reviews-dev-output.csv").read_text())
-    assert len(dev) == 12 and list(dev[0]) == [
-        *("number", "comment", "mood", "prediction", "p(angry)", "p(neutral)", "p(happy)")
-    ]
+    dev = dev_rows(folder)
+    assert len(dev) == 12
+    assert list(dev[0]) == ["number", "comment", "mood", "prediction", "p(angry)", "p(neutral)", "p(happy)"]
     right = accuracy_score([row["mood"] for row in dev], [row["prediction"] for row in dev])
     assert scores["reviews"]["score"] == pytest.approx(right)
     for row in csv_rows((folder / "predictions" / "questions-dev-output.csv").read_text()):
         assert 0 <= float(row["prediction"]) <= 1
-    entry = run.manifest()["data"]["dev"]["reviews"]
+    entry = finished.manifest()["data"]["dev"]["reviews"]
     assert entry["kept"] == 12 and "every tenth training row" in entry["drawn"] and entry["in_train"] == 0
     page = (folder / "report.html").read_text()
     assert "Moods" in page and ">neutral<" in page and "more than 0.2 points off" in page
     assert "dev reviews: every tenth training row, sorted by label, is a dev row" in page
 
-    # the task's file may be gone, and the predictions are those of the run
-    (own / "reviews.toml").unlink()
-    predict.main([str(folder), "--task", "reviews", str(own / "reviews.csv")])
+
+def test_run_predicts_without_task_file(finished: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reviews = finished.folder.parent / "own" / "reviews.csv"
+    predict.main([str(finished.folder), "--task", "reviews", str(reviews)])
     printed = capsys.readouterr()
     rows = {row["number"]: row for row in csv_rows(printed.out)}
-    assert len(rows) == 120 and [rows[row["number"]]["prediction"] for row in dev] == [row["prediction"] for row in dev]
+    assert len(rows) == 120
+    for row in dev_rows(finished.folder):
+        assert rows[row["number"]]["prediction"] == row["prediction"]
     assert re.search(r"^moods: accuracy \S+ on 120 labelled rows$", printed.err, re.MULTILINE)
     assert "the run was trained on rows of this file" in printed.err
-    assert re.search(r"^neutral .* 40$", printed.err, re.MULTILINE)
     (tmp_path / "new.txt").write_text("I like it.\n")
-    predict.main([str(folder), "--task", "reviews", str(tmp_path / "new.txt")])
+    predict.main([str(finished.folder), "--task", "reviews", str(tmp_path / "new.txt")])
     (row,) = csv_rows(capsys.readouterr().out)
     assert row["comment"] == "I like it." and row["prediction"] in ("angry", "neutral", "happy")
     with pytest.raises(UserError, match="no column 'question1'"):
-        predict.main([str(folder), "--task", "questions", str(own / "reviews.csv")])
+        predict.main([str(finished.folder), "--task", "questions", str(reviews)])
 
-    # an ensemble of runs with such tasks, all scored by the metrics of the first
-    shutil.copytree(folder, tmp_path / "second")
-    manifest = run.manifest()
+
+def test_ensemble_takes_first_runs_metrics(finished: Run, tmp_path: Path) -> None:
+    second = tmp_path / "second"
+    shutil.copytree(finished.folder, second)
+    manifest = finished.manifest()
     manifest["own_tasks"]["reviews"]["metric"] = "macro-F1"
-    (tmp_path / "second" / "manifest.json").write_text(json.dumps(manifest))
-    ensemble.main([str(folder), str(tmp_path / "second"), "--out", str(tmp_path / "both")])
+    (second / "manifest.json").write_text(json.dumps(manifest))
+    ensemble.main([str(finished.folder), str(second), "--out", str(tmp_path / "both")])
     members = json.loads((tmp_path / "both" / "scores.json").read_text())["members"].values()
-    first, second = (member["tasks"]["reviews"]["score"] for member in members)
-    assert first == second
-    both = csv_rows((tmp_path / "both" / "predictions" / "reviews-dev-output.csv").read_text())
-    assert [row["prediction"] for row in both] == [row["prediction"] for row in dev]
+    scores = [member["tasks"]["reviews"]["score"] for member in members]
+    assert scores[0] == scores[1]
+    predictions = [row["prediction"] for row in dev_rows(finished.folder)]
+    assert [row["prediction"] for row in dev_rows(tmp_path / "both")] == predictions
 
 
 def test_stopped_run_resumes_bit_equal(script: Script, own: Path) -> None:

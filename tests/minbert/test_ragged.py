@@ -1,4 +1,4 @@
-"""Guards: lists and padded batches go into a ragged batch and come back whole, and its orders are permutations.
+"""Guards: lists and padded batches go into a ragged batch and come back whole.
 
 python -m pytest --import-mode=importlib tests/minbert/test_ragged.py
 """
@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from minbert import Ragged, UserError
-from minbert.ragged import inverse
 
 rows_of_ids = st.lists(st.lists(st.integers(1, 2**31), min_size=1, max_size=9), min_size=1, max_size=7)
 
@@ -46,22 +45,6 @@ def test_lists_equal_their_padded_form(rows: list[list[int]]) -> None:
     assert ragged.ids[ragged.starts].tolist() == [row[0] for row in rows]
     assert ragged.cu_seqlens.tolist() == [sum(map(len, rows[:i])) for i in range(len(rows) + 1)]
     assert [length for n, length in ragged.groups for _ in range(n)] == list(ragged.lengths)
-
-
-@given(rows_of_ids)
-def test_by_length_sorts_stably(rows: list[list[int]]) -> None:
-    ragged = Ragged.from_lists(rows, [[i] * len(row) for i, row in enumerate(rows)])
-    wanted = sorted(range(len(rows)), key=lambda i: len(rows[i]))
-    if ragged.by_length is None:
-        assert wanted == list(range(len(rows)))
-        return
-    ordered, tokens, sentences = ragged.by_length
-    assert sentences.tolist() == wanted
-    assert [part.tolist() for part in ordered.ids.split(ordered.lengths)] == [rows[i] for i in wanted]
-    for name in ("ids", "positions", "types"):
-        assert torch.equal(getattr(ordered, name), getattr(ragged, name)[tokens])
-        assert torch.equal(getattr(ordered, name)[inverse(tokens)], getattr(ragged, name))
-    assert ordered.by_length is None
 
 
 def test_empty_sentence_is_refused() -> None:

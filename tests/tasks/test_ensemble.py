@@ -141,7 +141,7 @@ def test_members_must_be_alike(runs: list[Path], tiny: Path, tmp_path: Path) -> 
         ensemble.main([*map(str, runs), "--out", "/proc/ensemble"])
 
 
-def test_moved_file_is_found_by_its_hash(runs: list[Path], tmp_path: Path) -> None:
+def test_moved_file_is_found(runs: list[Path], tmp_path: Path) -> None:
     """Another task's file may have the same name, where the data are now."""
     name = "ids-sst-dev.csv"
     (tmp_path / name).write_text("another task's")

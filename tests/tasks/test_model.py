@@ -280,7 +280,7 @@ def test_heads_of_other_layers_are_refused(make: Callable, tiny: Path, tmp_path:
     assert all(map(torch.equal, model.parameters(), before))
 
 
-def test_one_token_type_is_refused_for_joined_pairs(tiny: Path) -> None:
+def test_joined_pairs_need_two_types(tiny: Path) -> None:
     encoder = BertModel(replace(BertModel.from_pretrained(tiny).config, type_vocab_size=1))
     for pairs in ("bi", "paper"):
         build(MultitaskSettings.of(), encoder, "mean", [TASKS["quora"](pairs)])

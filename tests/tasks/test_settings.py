@@ -91,7 +91,7 @@ def test_resumed_run_keeps_its_start(tmp_path: Path) -> None:
     assert multitask("--resume", "--run-dir", "runs/other").settings.encoder.encoder == CBCL_RUN
 
 
-def test_sentence_encoder_of_a_run_with_joint_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_has_a_sentence_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
     """`--pairs` is always that of the run, and is known only when its manifest has been read."""
     manifest = {"all_settings": {"pairs": "joint", "tasks": "sts"}}
     monkeypatch.setattr("tasks.settings.fine_tuned", lambda folder: (manifest, {}))
@@ -118,9 +118,3 @@ def test_mistake_names_the_flag(words: str, message: str) -> None:
         settings = multitask(*words.split()).settings
         build(settings.data.tasks, settings.model.pairs, "--tasks")
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("preset", PRESETS["multitask_train.py"])
-def test_presets_are_valid_settings(preset: str) -> None:
-    values = PRESETS["multitask_train.py"][preset].values
-    assert values.items() <= multitask("--preset", preset).settings.flat().items()

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from minbert import BertModel, Encoder, Ragged
 from minbert.fast import accelerate, cpu_attention, dropout, linear, modules, packed_weights
-from minbert.fast.linear import can_pack, packing_is_fast
+from minbert.fast.linear import can_pack
 from minbert.fast.modules import FAST
 from minbert.precision import autocast, supports_bf16
 
@@ -134,13 +134,6 @@ def test_packed_weights_keep_hidden_states(
     tolerance = 1e-5 if precision == "fp32" else 5e-2
     for mine, wanted in zip([*states, pools], [*exact, pooled], strict=True):
         torch.testing.assert_close(mine.float(), wanted, atol=tolerance, rtol=tolerance)
-
-
-def test_packing_fp32_needs_avx512(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linear, "cpu_has", lambda feature: feature == "avx512")
-    assert packing_is_fast("fp32")
-    monkeypatch.setattr(linear, "cpu_has", lambda _: False)
-    assert not packing_is_fast("fp32")
 
 
 @needs_packing

@@ -60,7 +60,7 @@ def test_nested_cross_validation() -> None:
     assert len(set(chosen)) > 1, "the folds do not agree on C here"
 
 
-def test_dev_accuracy_is_that_of_the_chosen_c(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dev_accuracy_is_of_chosen_c(monkeypatch: pytest.MonkeyPatch) -> None:
     """The smallest C of those that are equal after rounding, whose own accuracy may be lower."""
     accuracies = np.array([0.90001, 0.90004, 0.8])
 
