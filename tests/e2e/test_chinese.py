@@ -11,6 +11,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from scipy.stats import spearmanr
+from transformers import BertConfig, BertModel
+from transformers.models.bert.tokenization_bert_legacy import BertTokenizerLegacy
 
 from minbert.encoder import Encoder
 from tests.e2e.conftest import SAMPLE, Script
@@ -22,8 +24,6 @@ SCORED = [line.split("||") for line in (SETS / "STS-B/cnsd-sts-dev.txt").read_te
 @pytest.fixture
 def bert(tmp_path: Path) -> Path:
     """A random BERT in transformers' layout; every character of the sample has an entry but 狗, which is unknown."""
-    from transformers import BertConfig, BertModel
-
     folder = tmp_path / "bert-chinese"
     texts = "".join(path.read_text(encoding="utf-8") for path in sorted(SETS.glob("*/*")))
     characters = dict.fromkeys("".join(texts.replace("狗", "").split()) + ".,!?;:")
@@ -39,9 +39,6 @@ def bert(tmp_path: Path) -> Path:
 
 def transformers_vectors(folder: Path, texts: list[str]) -> np.ndarray:
     """[CLS] of each text by transformers' model and its tokenizer in Python: [N, D]."""
-    from transformers import BertModel
-    from transformers.models.bert.tokenization_bert_legacy import BertTokenizerLegacy
-
     model, tokenizer = BertModel.from_pretrained(folder).eval(), BertTokenizerLegacy(str(folder / "vocab.txt"))
     with torch.no_grad():
         return np.stack(

@@ -17,7 +17,8 @@ from minbert import Encoder, Ragged
 from minbert.encoder import pool
 from tasks.benchmarks import common, probes, sets, weat
 from tasks.benchmarks.common import EmbeddingCache, NamedEncoder
-from tests.tasks.benchmarks.conftest import SAMPLE, cosine
+from tests.e2e.conftest import SAMPLE
+from tests.tasks.contrastive.formulas import cosine
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ from scipy import stats
 from minbert import Encoder, UserError
 from minbert.train.cli import Interrupted
 from tasks.benchmarks import sets, sts_suite
-from tests.tasks.benchmarks.conftest import SAMPLE, cosine
+from tests.e2e.conftest import SAMPLE
+from tests.tasks.contrastive.formulas import cosine
 
 COLUMNS = ["sentence1", "sentence2", "score"]
 

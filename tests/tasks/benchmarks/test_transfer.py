@@ -13,7 +13,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_score
 
 from minbert.errors import UserError
 from tasks.benchmarks import transfer
-from tests.tasks.benchmarks.conftest import SAMPLE
+from tests.e2e.conftest import SAMPLE
 
 GRID = (0.25, 0.5, 1, 2, 4, 8)
 

@@ -10,7 +10,7 @@ import pytest
 
 from tasks.benchmarks import weat
 from tasks.contrastive.evaluation import unit
-from tests.tasks.benchmarks.conftest import cosine
+from tests.tasks.contrastive.formulas import cosine
 
 
 def plain_weat(x: np.ndarray, y: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple[float, float]:

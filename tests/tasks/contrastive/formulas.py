@@ -9,9 +9,13 @@ from torch import Tensor
 Vectors = Tensor | np.ndarray | Sequence[Tensor | np.ndarray]
 
 
-def cosine(u: Tensor | np.ndarray, v: Tensor | np.ndarray) -> Tensor:
+def _cosine(u: Tensor | np.ndarray, v: Tensor | np.ndarray) -> Tensor:
     u, v = (torch.as_tensor(x).double() for x in (u, v))
     return (u * v).sum() / torch.sqrt((u * u).sum() * (v * v).sum())
+
+
+def cosine(u: Tensor | np.ndarray, v: Tensor | np.ndarray) -> float:
+    return float(_cosine(u, v))
 
 
 def nt_xent(anchors: Vectors, positives: Vectors, *negatives: Vectors, temperature: float) -> Tensor:
@@ -19,8 +23,8 @@ def nt_xent(anchors: Vectors, positives: Vectors, *negatives: Vectors, temperatu
     terms = []
     for anchor, positive in zip(anchors, positives, strict=True):
         candidates = [other for side in (positives, *negatives) for other in side]
-        total = sum(torch.exp(cosine(anchor, other) / temperature) for other in candidates)
-        terms.append(-torch.log(torch.exp(cosine(anchor, positive) / temperature) / total))
+        total = sum(torch.exp(_cosine(anchor, other) / temperature) for other in candidates)
+        terms.append(-torch.log(torch.exp(_cosine(anchor, positive) / temperature) / total))
     return torch.stack(terms).mean()
 
 
@@ -28,7 +32,7 @@ def two_views(first: Vectors, second: Vectors, temperature: float) -> Tensor:
     """ConSERT, equation 1: the candidates of a view are all other views of the batch."""
     every, terms = [*first, *second], []
     for i, view in enumerate(every):
-        terms_of_others = [torch.exp(cosine(view, every[k]) / temperature) for k in range(len(every)) if k != i]
-        positive = cosine(view, every[(i + len(first)) % len(every)])
+        terms_of_others = [torch.exp(_cosine(view, every[k]) / temperature) for k in range(len(every)) if k != i]
+        positive = _cosine(view, every[(i + len(first)) % len(every)])
         terms.append(-torch.log(torch.exp(positive / temperature) / sum(terms_of_others)))
     return torch.stack(terms).mean()

@@ -22,6 +22,7 @@ from tasks.contrastive import evaluation
 from tasks.contrastive.evaluation import Evaluation, EvaluationResult, describe_failure, last_epoch_loss
 from tasks.examples import Examples
 from tests.tasks.contrastive import formulas
+from tests.tasks.contrastive.formulas import cosine
 
 PAIRS = [
     ("the cat sat on the mat", "a cat sat on a mat", 4.8),
@@ -55,10 +56,6 @@ def classes(examples_of: Callable[..., Any]) -> Examples:
 @pytest.fixture
 def triplets(examples_of: Callable[..., Any]) -> Examples:
     return examples_of(TRIPLETS)
-
-
-def cosine(u: np.ndarray, v: np.ndarray) -> float:
-    return formulas.cosine(u, v).item()
 
 
 def mean_loss(rows: list[tuple[np.ndarray, ...]], batch_size: int, temperature: float) -> float:
