@@ -109,6 +109,13 @@ def test_stage_one_page_has_cosines(contrastive: MakeRun) -> None:
     ]
 
 
+def test_single_task_has_one_score(multitask: MakeRun) -> None:
+    tasks = read_run(multitask()).tasks
+    cards = page.score_cards({"sts": tasks["sts"]}, 0.5)
+    assert [card["title"] for card in cards] == [tasks["sts"].title]
+    assert len(page.score_cards(tasks, 0.5)) == 4
+
+
 def test_page_names_what_first_weights_saw(multitask: MakeRun) -> None:
     """MiniLM's folder from the Hub, from the package, and another's."""
     folder = multitask()
