@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import pandas as pd
 
-from minbert.files import data_folder
+from minbert.files import data_path
 from minbert.train.cli import Parser, run
 from tasks import readers
 from tasks.augment import synonyms, wordnet
@@ -26,7 +26,7 @@ def main() -> None:
     parser = Parser(prog="python ablations/changed_words.py", doc=__doc__)
     parser.add_argument("--data", default="", metavar="DIR", help="folder of the data (default: $DATA_DIR, else data/)")
     options = parser.parse_args()
-    path = readers.find_file(data_folder(options.data), "nli", FILES)
+    path = readers.find_file(data_path(options.data), "nli", FILES)
     columns = pd.read_csv(path, dtype=str, keep_default_na=False)
     texts = columns[["sent0", "sent1", "hard_neg"]].stack().unique().tolist()
     words = sum(len(re.findall(r"[^\W\d_]+", text)) for text in texts)

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from ablations import table
 from ablations.study import ROOT, ArmRun, Command, read_study, runs_of, study_names, study_path
 from minbert.errors import UserError
-from minbert.files import data_folder, data_path, read_toml
+from minbert.files import data_path, read_toml
 from minbert.train.cli import Interrupted, Parser, catch_signals, run, say
 from tasks.tables import duration
 
@@ -144,7 +144,8 @@ def main() -> None:
     if options.quick:
         # in a folder of its own, as a trial has other settings than the study
         folder = options.runs / "quick" / study.name
-    runs = runs_of(study, seeds, str(data_path(options.data)), folder)
+    data = data_path(options.data)
+    runs = runs_of(study, seeds, str(data), folder)
     runner = Runner(options.jobs)
     if options.dry_run:
         for arm_run in runs:
@@ -152,7 +153,6 @@ def main() -> None:
                 say(runner.describe(command))
         return
     # once, and not in every arm
-    data = data_folder(options.data)
     if not any((data / name).is_dir() for name in DATA_SETS) and not any(data.glob("*.csv")):
         raise UserError(f"--data {data}: holds none of {', '.join(DATA_SETS)}; python data/get_data.py fetches them")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from minbert.errors import UserError, short_repr
-from minbert.files import read_json_object
+from minbert.files import read_json
 
 # What this encoder computes; a config.json with another value is of another architecture.
 _FIXED = {"model_type": "bert", "hidden_act": "gelu", "position_embedding_type": "absolute", "is_decoder": False}
@@ -31,7 +31,7 @@ class BertConfig:
     def read(cls, folder: Path) -> "BertConfig":
         """Read a folder's `config.json`. Raises `UserError` if it is missing, invalid, or of another architecture."""
         path = folder / "config.json"
-        return cls.of(read_json_object(path), str(path))
+        return cls.of(read_json(path), str(path))
 
     @classmethod
     def of(cls, content: dict[str, Any], source: str) -> "BertConfig":

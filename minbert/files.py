@@ -24,7 +24,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from torch import Tensor
 
-from minbert.errors import UserError, reason, short_repr
+from minbert.errors import UserError, reason
 
 Entry = tuple[dict[str, np.ndarray], dict[str, Any]]
 """The arrays of a cache entry and its JSON record."""
@@ -41,14 +41,6 @@ def expand_user(path: str | Path) -> Path:
 def data_path(folder: str) -> Path:
     """`--data`, else `$DATA_DIR`, else `data`, with `~` expanded; it need not exist."""
     return expand_user(folder or os.environ.get("DATA_DIR") or "data")
-
-
-def data_folder(name: str) -> Path:
-    """`data_path`, which must be a folder. Raises `UserError`."""
-    folder = data_path(name)
-    if not folder.is_dir():
-        raise UserError(f"--data {folder}: no such folder")
-    return folder
 
 
 def require_file(path: Path, flag: str = "") -> Path:
@@ -152,22 +144,10 @@ def write_atomic(path: Path, content: str | bytes) -> None:
     if path.exists() and not path.is_file():
         path.write_bytes(data)
         return
-    with replacing(path) as temporary:
-        temporary.write_bytes(data)
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary file to write; it replaces `path` if the block raises nothing, and is deleted otherwise.
-
-    Raises `UserError` if `path` is a device, a pipe or a folder.
-    """
     path = path.resolve()
-    if path.exists() and not path.is_file():
-        raise UserError(f"{path}: is not a regular file, so it cannot be replaced")
     temporary = _temporary(path)
     try:
-        yield temporary
+        temporary.write_bytes(data)
         # before the rename: after a power loss the name could otherwise point to an empty file
         sync(temporary)
         os.replace(temporary, path)
@@ -193,28 +173,18 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path}: not a JSON file: {error}") from error
 
 
-def read_json_object(path: Path) -> dict[str, Any]:
-    """Read a JSON file that holds an object. Raises `UserError` if it does not."""
-    content = read_json(path)
-    if not isinstance(content, dict):
-        raise UserError(f"{path}: holds {short_repr(content)}, not an object of names and values")
-    return content
-
-
 def read_optional_json(path: Path) -> dict[str, Any]:
-    """As `read_json_object`; empty if there is no such file."""
-    return read_json_object(path) if path.is_file() else {}
+    """As `read_json`, of an object; empty if there is no such file."""
+    return read_json(path) if path.is_file() else {}
 
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder to fill; it replaces `path` if the block raises nothing, and is deleted otherwise.
 
-    Follows a link. Raises `UserError` if `path` is a file.
+    Follows a link. A file at `path` stays, with an `OSError`.
     """
     path = path.resolve()
-    if path.exists() and not path.is_dir():
-        raise UserError(f"{path}: is not a folder, so it cannot be replaced")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary(path)
     retired = _temporary(path, "old")
@@ -225,7 +195,7 @@ def new_folder(path: Path) -> Iterator[Path]:
             sync(inner)
         sync(temporary)
         # the old folder is set aside first, as a rename can replace only an empty one
-        if path.exists():
+        if path.is_dir():
             os.rename(path, retired)
         os.rename(temporary, path)
     except BaseException:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from minbert.config import BertConfig
 from minbert.errors import UserError, short_repr
-from minbert.files import load_safetensors, read_json, read_json_object, read_optional_json, sha256_of
+from minbert.files import load_safetensors, read_json, read_optional_json, sha256_of
 from minbert.pooling import AVERAGES
 
 RECORD = "minbert.json"  # in a folder that `weights.save` wrote: the pooler, and the SHA-256 of weights and other files
@@ -162,7 +162,7 @@ def read_pipeline(folder: Path) -> Pipeline:
         )
     transformer = _transformer_settings(modules[0].folder)
     index = kinds.index("Pooling")
-    pooling = read_json_object(modules[index].folder / "config.json")
+    pooling = read_json(modules[index].folder / "config.json")
     later = modules[index + 1 :]
     # what sentence-transformers says counts: it may have changed the folder since the record was written
     pooler = _pooler(modules[1 : index + 1], transformer)
@@ -239,7 +239,7 @@ def _pooler(modules: list[ListedModule], transformer: dict[str, Any]) -> str:
 
 def _pooling_mode(path: Path) -> str:
     """The pooler of a Pooling module's config, which names its mode or, in older versions, has a flag for each."""
-    content = read_json_object(path)
+    content = read_json(path)
     modes = content.get("pooling_mode")
     if modes is None:
         prefix = "pooling_mode_"
@@ -256,7 +256,7 @@ def _pooling_mode(path: Path) -> str:
 
 def _averaged_layers(folder: Path, num_layers: int) -> str | None:
     """The pooler that averages the hidden states as a WeightedLayerPooling module does; None if there is none."""
-    start = read_json_object(folder / "config.json")["layer_start"]
+    start = read_json(folder / "config.json")["layer_start"]
     saved = _tensors(folder)["layer_weights"].float()
     for name in AVERAGES:
         expected = layer_weights(name, num_layers)

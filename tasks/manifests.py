@@ -5,20 +5,18 @@ from pathlib import Path
 from typing import Any
 
 from minbert.errors import UserError
-from minbert.files import read_json, read_json_object
+from minbert.files import read_json
 from tasks import readers
 from tasks.readers.rows import SPLITS
 
 
 def finished(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The manifest and the scores of a finished run. Raises `UserError` if `folder` is not one."""
-    manifest = folder / "manifest.json"
+    manifest = read_json(folder / "manifest.json")
     scores = folder / "scores.json"
-    if not manifest.is_file():
-        raise UserError(f"{folder}: not a run folder: it holds no manifest.json")
     if not scores.is_file():
         raise UserError(f"{folder}: has no scores.json, which a run writes at its end: let it finish first (--resume)")
-    return read_json_object(manifest), read_json_object(scores)
+    return manifest, read_json(scores)
 
 
 def fine_tuned(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -35,18 +33,17 @@ def recorded_file(run: Path, task: str, split: str, data: Path | None) -> Path:
     It is the file of the recorded name in `data/course` or `data`, or else the recorded one, whichever has the recorded
     hash. Raises `UserError` if none has.
     """
-    entry = read_json_object(run / "manifest.json")["data"][split][task]
+    entry = read_json(run / "manifest.json")["data"][split][task]
     recorded = Path(entry["file"])
     candidates = [recorded]
     if data is not None:
         candidates = [data / "course" / recorded.name, data / recorded.name, recorded]
-    present = [path for path in candidates if path.is_file()]
-    for path in present:
-        if readers.digest(path) == entry["sha256"]:
+    for path in candidates:
+        if path.is_file() and readers.digest(path) == entry["sha256"]:
             return path
-    if present:
-        raise UserError(f"{present[0]}: not the file that {run} was made with (its hash is not the recorded one)")
-    raise UserError(f"{recorded}: no such file; give the folder that holds {recorded.name} with --data DIR")
+    raise UserError(
+        f"{recorded}: missing, or not the file that {run} was made with; give the folder that holds it with --data DIR"
+    )
 
 
 def data_entries(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -20,7 +20,7 @@ from minbert.config import BertConfig
 from minbert.errors import UserError, format_list
 from minbert.fast import accelerate
 from minbert.fast.graphs import GraphedVectors
-from minbert.files import expand_user, load_safetensors, read_json_object, sha256_of
+from minbert.files import expand_user, load_safetensors, read_json, sha256_of
 from minbert.optimizer import decay_groups
 from minbert.ragged import Ragged, to_device
 from minbert.seeds import torch_seed
@@ -215,7 +215,7 @@ def take_heads(model: MultitaskModel, settings: MultitaskSettings) -> tuple[dict
     if not settings.encoder.from_run:
         return None, {}
     run = expand_user(settings.encoder.from_run)
-    scores = read_json_object(run / "scores.json")
+    scores = read_json(run / "scores.json")
     step = scores["step"]
     recorded = scores["tasks"]
     file = checkpoint.folder_of(run / "checkpoints", step) / "model.safetensors"

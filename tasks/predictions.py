@@ -5,6 +5,7 @@ python -m tasks.predictions submit runs/multitask/predictions --data data --out 
 """
 
 import argparse
+import io
 import re
 import zipfile
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from minbert.errors import UserError, short_repr
-from minbert.files import data_folder, replacing, require_file
+from minbert.files import data_path, require_file, write_atomic
 from minbert.train import cli
 from tasks import TASKS, readers
 from tasks.record import prediction_file
@@ -106,15 +107,17 @@ def main(arguments: list[str] | None = None) -> None:
     options = _parser().parse_args(arguments)
     if options.command == "submit":
         cli.require_writable(options.out)
-    files = check(options.folder, data_folder(options.data))
+    files = check(options.folder, data_path(options.data))
     for path, rows in files.items():
         print(f"{path}: {rows:,} rows, as expected")
     if options.command == "submit":
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(options.out) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+        content = io.BytesIO()
+        with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
             for path in files:
                 archive.write(path, f"predictions/{path.name}")
-        print(f"{options.out}: {options.out.stat().st_size:,} bytes, {len(files)} files under predictions/")
+        write_atomic(options.out, content.getvalue())
+        print(f"{options.out}: {len(content.getvalue()):,} bytes, {len(files)} files under predictions/")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from minbert.errors import UserError
-from minbert.files import data_folder, expand_user, require_file
+from minbert.files import data_path, expand_user, require_file
 from minbert.token_cache import TokenCache
 from minbert.tokenizer import Tokenizer
 from minbert.train import cli, distributed, plan, start
@@ -64,7 +64,7 @@ def find_splits(tasks: Sequence[Task], settings: MultitaskSettings, prediction_p
             elif path_in_flag:
                 path = require_file(expand_user(path_in_flag), f"--{task.files.flag_prefix}-{split}")
             else:
-                path = readers.find_file(data_folder(settings.files.data), "course", [getattr(task.files, split)])
+                path = readers.find_file(data_path(settings.files.data), "course", [getattr(task.files, split)])
             if path.resolve() in predictions:
                 raise UserError(f"{path}: a --*_out flag names this data file, which the predictions would replace")
             files[task.name, split] = path

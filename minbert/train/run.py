@@ -17,7 +17,7 @@ from typing import IO, Any
 import torch
 
 from minbert.errors import UserError, format_count
-from minbert.files import TEMPORARY, make_folder, read_json_object, remove, sync, write_atomic, write_json
+from minbert.files import TEMPORARY, make_folder, read_json, remove, sync, write_atomic, write_json
 from minbert.precision import cpu_has
 from minbert.train import checkpoint, cli, distributed, track
 from minbert.train.settings import flag_name
@@ -156,7 +156,7 @@ class RunFolder:
             raise UserError(
                 f"--run-dir {self.path}: exists already; add --resume to resume it, or choose another folder"
             )
-        manifest = read_json_object(self._manifest_path)
+        manifest = read_json(self._manifest_path)
         earlier = manifest["settings"]
         # first, as nearly all settings of another script differ; runs of earlier versions do not name theirs
         if "program" in earlier and earlier["program"] != identity.get("program"):
@@ -192,7 +192,7 @@ class RunFolder:
         self._sweep()
         self.resumed_step, damages = checkpoint.newest_whole(self.checkpoints)
         step = self.resumed_step or 0
-        earlier = read_json_object(self._manifest_path) if self._manifest_path.exists() else {"sessions": []}
+        earlier = read_json(self._manifest_path) if self._manifest_path.exists() else {"sessions": []}
         sessions = earlier["sessions"]
         reached = sessions[-1]["to_step"] if sessions else 0
         if self.resumed_step is None and (damages or reached):

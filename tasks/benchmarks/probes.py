@@ -21,7 +21,7 @@ from torch import Tensor
 from minbert import pooling
 from minbert.bert import BertModel
 from minbert.encoder import Encoder
-from minbert.files import data_folder
+from minbert.files import data_path
 from minbert.ragged import Ragged
 from minbert.train import cli
 from tasks import charts, intervals, metrics
@@ -83,7 +83,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parse(arguments)
     folder = None
     if ON_PAIRS & set(options.probes):
-        folder = data_folder(options.data)
+        folder = data_path(options.data)
         (stsb,) = sets.read(folder, ["STS-B"])
         frequency_sets: list[ScoredSet] = []
         if "frequency" in options.probes:

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.colors import LinearSegmentedColormap
 
-from minbert.files import data_folder, expand_user
+from minbert.files import data_path, expand_user
 from minbert.train import cli
 from tasks import charts, intervals, metrics, readers
 from tasks.benchmarks import common, sets
@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> None:
     if options.pairs:
         scored_sets.append(sets.read_pairs(expand_user(options.pairs)))
     if options.sets:
-        folder = data_folder(options.data)
+        folder = data_path(options.data)
         scored_sets += sets.read(folder, options.sets)
     encoders = common.load_encoders(options)
     cache = EmbeddingCache(encoders)

@@ -21,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, PredefinedSplit, StratifiedKFold
 
 from minbert.errors import UserError
-from minbert.files import data_folder, require_file
+from minbert.files import data_path, require_file
 from minbert.token_cache import Row
 from minbert.train import cli
 from tasks import intervals, readers
@@ -70,7 +70,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> None:
     """Classify with the encoders set by set, and write `transfer.json` and `transfer.md`."""
     options = parse(arguments)
-    folder = data_folder(options.data)
+    folder = data_path(options.data)
     data = {name: read_set(folder, name) for name in options.sets}
     encoders = common.load_encoders(options)
     cache = EmbeddingCache(encoders)

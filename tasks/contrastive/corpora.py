@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from minbert.errors import UserError, suggestion
-from minbert.files import data_folder, expand_user, require_file, sha256_of
+from minbert.files import data_path, expand_user, require_file, sha256_of
 from minbert.token_cache import ReaderReport, Row
 from minbert.tokenizer import Tokenizer
 from minbert.train import distributed
@@ -99,9 +99,9 @@ def find_texts(texts: str, data: str) -> Corpus:
 
 def _source(name: str, data: str) -> Corpus:
     if name in ("sts", "sts-train"):
-        return _english(name, data_folder(data))
+        return _english(name, data_path(data))
     if name == "chinese":
-        return _chinese(data_folder(data))
+        return _chinese(data_path(data))
     path = expand_user(name)
     if not path.is_file():
         near = suggestion(name, SOURCES)

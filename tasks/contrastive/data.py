@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from minbert import token_cache
 from minbert.errors import UserError, suggestion
-from minbert.files import data_folder, data_path, expand_user, key_hash, sha256_of
+from minbert.files import data_path, expand_user, key_hash, sha256_of
 from minbert.token_cache import Issue, ReaderReport, Row, TokenCache
 from minbert.tokenizer import Tokenizer
 from minbert.train import distributed, plan
@@ -215,7 +215,7 @@ def training_files(names: str, data: str, *defaults: str) -> list[Path]:
     """The files of a comma-separated list, or the first of the usual names in the folder `nli` of the data."""
     if names_in(names):
         return [expand_user(name) for name in names_in(names)]
-    return [readers.find_file(data_folder(data), "nli", defaults)]
+    return [readers.find_file(data_path(data), "nli", defaults)]
 
 
 def find_dev_pairs(files: FileSettings) -> DevFiles:
@@ -229,7 +229,7 @@ def find_dev_pairs(files: FileSettings) -> DevFiles:
     name = choice
     if choice.lower() in DEV_SETS:
         name = choice.lower()
-        folder = data_folder(files.data)
+        folder = data_path(files.data)
         paths = _dev_files(name, folder)
         if not paths:
             raise UserError(_missing(name, folder))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from minbert.files import data_folder, data_path, distinct_names, expand_user
+from minbert.files import data_path, distinct_names, expand_user
 from minbert.token_cache import Issue, ReaderReport, Row
 from minbert.train import distributed
 from minbert.train.settings import flag
@@ -66,7 +66,7 @@ def find_phrases(files: PhraseFileSettings) -> list[Path]:
     path = expand_user(files.phrases)
     if files.phrases == "sst":
         (name,) = senteval.CLASSIFICATION["SST2"][1]["train"]
-        path = senteval.root(data_folder(files.data)) / name
+        path = senteval.root(data_path(files.data)) / name
     kind_of(path, ("single",))
     return [path]
 

@@ -97,6 +97,6 @@ def test_edited_file_gets_no_predictions(tiny: Path, tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(evaluate, "predict", edit_and_predict)
     task = {"kind": "similarity", "label": "score", "scale": [0, 1], "train": file}
-    with pytest.raises(minbert.UserError, match=r"questions\.csv: not the file that .* was made with"):
+    with pytest.raises(minbert.UserError, match=r"questions\.csv: missing, or not the file that .* was made with"):
         tasks.train({"questions": task}, tiny, run_dir=tmp_path / "run", **SMALL)
     assert not (tmp_path / "run" / "predictions").exists()

@@ -209,7 +209,7 @@ def test_unfit_run_or_file_is_named(make_run: Callable[..., Path], tmp_path: Pat
     assert "--allow-unknown" in message(run, file=str(tmp_path / "chinese.txt"))
     predict.main([str(run), "--task", "sst", str(tmp_path / "chinese.txt"), "--allow-unknown"])
     assert message(run, "nli").startswith("--task: 'nli'")
-    assert "not a run folder" in message(tmp_path)
+    assert "manifest.json: no such file" in message(tmp_path)
     (run / "manifest.json").write_text('{"all_settings": {"order": "cbcl"}}')
     assert "holds no heads" in message(run)
     (run / "scores.json").unlink()
