@@ -133,13 +133,14 @@ class BertModel(nn.Module):
         return self.pool(self.bert_layers[-1](x, ragged, ragged.starts))
 
     def pool(self, first: Tensor) -> Tensor:
-        """The pooling layer of next-sentence prediction: [CLS] hidden states [B, D] to [B, D].
+        """tanh(W h + b) of [CLS] hidden states: [B, D] to [B, D]. Raises `UserError` as `pooling_layer` does."""
+        return torch.tanh(self.pooling_layer()(first))
 
-        Raises `UserError` if the weights have no such layer.
-        """
+    def pooling_layer(self, label: str = "") -> nn.Linear:
+        """The pooling layer of next-sentence prediction. Raises `UserError`, beginning with `label`, without one."""
         if self.pooler_dense is None:
-            raise UserError("these weights have no pooling layer: choose another pooler, such as mean")
-        return torch.tanh(self.pooler_dense(first))
+            raise UserError(f"{label}the weights have no pooling layer: choose another pooler, such as mean")
+        return self.pooler_dense
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None

@@ -64,9 +64,7 @@ def convert_checkpoint(source: Path, like: str, to: Path) -> Path:
     if to.exists():
         raise UserError(f"--to {to}: exists already")
     content = _unpickle(source)
-    tensors = content.get("model", content) if isinstance(content, dict) else None
-    if not isinstance(tensors, dict) or not all(isinstance(name, str) for name in tensors):
-        raise UserError(f"{source}: holds no dict of tensors by their names")
+    tensors = content.get("model", content)
     encoder = {name: tensor for name, tensor in tensors.items() if name.startswith("bert.")}
     folder = weights.resolve(like, "--like")
     config = BertConfig.read(folder)
@@ -78,7 +76,7 @@ def convert_checkpoint(source: Path, like: str, to: Path) -> Path:
     return to
 
 
-def _unpickle(path: Path) -> Any:
+def _unpickle(path: Path) -> dict[str, Any]:
     """The content of a pickled checkpoint, read by torch's restricted reader: only `_HARMLESS` types."""
     try:
         with torch.serialization.safe_globals(_HARMLESS):

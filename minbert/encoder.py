@@ -70,8 +70,8 @@ class Encoder:
         self.model = model
         self.tokenizer = tokenizer
         self.pooler = one_of(pooler, pooling.NAMES, "pooler")
-        if self.pooler == "pooler" and model.pooler_dense is None:
-            raise UserError("these weights have no pooling layer: choose another pooler, such as mean")
+        if self.pooler == "pooler":
+            model.pooling_layer()  # here, and not at the first sentence
         self.pipeline = pipeline or Pipeline()
         self._requested_precision = precision
         self.precision = choose(precision, model.device)
@@ -356,11 +356,9 @@ class Encoder:
 
 def _list_of_strings(sentences: Iterable[str]) -> list[str]:
     """The sentences as a list. Raises `TypeError` if they are not strings: a pair would be read as one text."""
-    # what these iterate over are the names of their columns
-    if hasattr(sentences, "columns") or isinstance(sentences, Mapping):
-        raise TypeError("sentences: a table; give one of its columns, such as frame['text']")
-    if isinstance(sentences, Set):
-        raise TypeError("sentences: a set has no order; give a list")
+    # a table and a dict iterate over the names of their columns, a set in no order
+    if hasattr(sentences, "columns") or isinstance(sentences, Mapping | Set):
+        raise TypeError(f"sentences: a {type(sentences).__name__}; give a list, or a column such as frame['text']")
     texts = list(sentences)
     for index, text in enumerate(texts):
         if not isinstance(text, str):

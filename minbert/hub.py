@@ -136,7 +136,7 @@ def _read_tokenizer(source: str, options: dict[str, Any], *, lowercase: bool) ->
             rules.append(library.normalizer)
         library.normalizer = normalizers.Sequence(rules)
     expected = theirs(_PROBE)["input_ids"]
-    tokenizer = Tokenizer(library, special_tokens, f"its tokenizer, {name}")
+    tokenizer = Tokenizer(library, special_tokens)
     if [tokenizer.cls, *tokenizer.encode([_PROBE])[0], tokenizer.sep] != expected:
         raise UserError(f"its tokenizer, {name}, does not put exactly [CLS] before and [SEP] after a text")
     return tokenizer, theirs.model_max_length

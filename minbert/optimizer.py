@@ -10,8 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import ParamsT
 
-from minbert.errors import UserError
-
 
 class AdamW(torch.optim.Optimizer):
     """Adam with decoupled weight decay (Kingma & Ba 2015, section 2; Loshchilov & Hutter 2019, algorithm 2).
@@ -25,8 +23,6 @@ class AdamW(torch.optim.Optimizer):
     As in the course's handout, `eps` is added before the bias correction, and the decay is applied last.
     `correct_bias=False` drops the two corrections. A parameter without a gradient is not changed, nor is its state,
     including the step count. `fused=False` selects the plain implementation, the reference for the fused one.
-
-    Raises `UserError` for a hyperparameter out of range.
     """
 
     # torch's decorator of these two methods imports its compiler at the first call, some 2 s of every start, to keep
@@ -54,13 +50,6 @@ class AdamW(torch.optim.Optimizer):
             "fused": fused,
         }
         super().__init__(params, defaults)
-        for group in self.param_groups:
-            in_range = all(group[name] >= 0 for name in ("lr", "eps", "weight_decay"))
-            if not in_range or not all(0 <= beta < 1 for beta in group["betas"]):
-                raise UserError(
-                    f"AdamW needs lr, eps and weight_decay >= 0 and betas in [0, 1), not lr {group['lr']}, "
-                    f"eps {group['eps']}, weight_decay {group['weight_decay']}, betas {group['betas']}"
-                )
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:

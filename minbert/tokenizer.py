@@ -11,7 +11,6 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from minbert.errors import UserError, reason
 from minbert.files import read_optional_json, require_file, write_atomic, write_json
 
 BERT_TOKENS = {
@@ -30,18 +29,8 @@ _WITHOUT_EFFECT = ("post_processor", "decoder")
 class Tokenizer:
     """A vocabulary and its normalisation rules: BERT's WordPiece, or another one that transformers has opened."""
 
-    def __init__(
-        self, library: tokenizers.Tokenizer, special_tokens: Mapping[str, str] = BERT_TOKENS, source: str = "tokenizer"
-    ) -> None:
-        """Raises `UserError`, beginning with `source`, for a vocabulary that lacks a token that is needed."""
+    def __init__(self, library: tokenizers.Tokenizer, special_tokens: Mapping[str, str] = BERT_TOKENS) -> None:
         vocabulary = library.get_vocab()
-        # a role without a token is listed by its own name
-        needed = [special_tokens.get(role, role) for role in ("cls_token", "sep_token")]
-        if isinstance(library.model, WordPiece):
-            needed.append(library.model.unk_token)
-        missing = [token for token in needed if token not in vocabulary]
-        if missing:
-            raise UserError(f"{source}: the vocabulary lacks {', '.join(missing)}")
         library.no_truncation()
         library.no_padding()
         self._library = library
@@ -62,37 +51,20 @@ class Tokenizer:
     def load(cls, folder: Path) -> "Tokenizer":
         """The tokenizer of an encoder's folder that `weights.resolve` returns: its `tokenizer.json`.
 
-        `tokenizer_config.json` names its special tokens, else they are BERT's. Raises `UserError` if a file is missing
-        or invalid.
+        `tokenizer_config.json` names its special tokens, else they are BERT's. Raises `UserError` if a file is missing.
         """
-        path = require_file(folder / "tokenizer.json")
-        try:
-            library = tokenizers.Tokenizer.from_file(str(path))
-        except Exception as error:  # the library raises no narrower type
-            raise UserError(f"{path}: not a tokenizer: {reason(error)}") from error
+        library = tokenizers.Tokenizer.from_file(str(require_file(folder / "tokenizer.json")))
         config = read_optional_json(folder / "tokenizer_config.json")
         special_tokens = {role: config[role] for role in BERT_TOKENS if role in config} or BERT_TOKENS
-        return cls(library, special_tokens, str(path))
+        return cls(library, special_tokens)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of each text, not truncated and without [CLS] and [SEP].
-
-        Raises `UserError` for a text with half of a surrogate pair, which no encoding of characters has.
-        """
+        """Token ids of each text, not truncated and without [CLS] and [SEP]."""
         rows: list[list[int]] = []
-        try:
-            # some at a time: the library's objects take much more memory than the ids
-            for start in range(0, len(texts), _CHUNK):
-                chunk = self._library.encode_batch_fast(list(texts[start : start + _CHUNK]), add_special_tokens=False)
-                rows += [row.ids for row in chunk]
-        except TypeError:
-            for index, text in enumerate(texts):
-                if any("\ud800" <= character <= "\udfff" for character in text):
-                    problem = "holds half of a surrogate pair, which is no character"
-                    raise UserError(
-                        f"text number {index}, counted from 0, {problem}: {ascii(str(text))[:80]}"
-                    ) from None
-            raise
+        # some at a time: the library's objects take much more memory than the ids
+        for start in range(0, len(texts), _CHUNK):
+            chunk = self._library.encode_batch_fast(list(texts[start : start + _CHUNK]), add_special_tokens=False)
+            rows += [row.ids for row in chunk]
         return rows
 
     @property

@@ -57,13 +57,11 @@ class RunFolder:
         """The folder of a run, which this process has locked until the context ends.
 
         `identity` is the part of the run's identity that is known before data are read. Raises `UserError` as `check`
-        and `track.require_installed` do, and if the folder cannot be written to or another process has locked it.
+        and `track.require_installed` do, and if another process has locked the folder; `OSError` if it cannot be
+        written to.
         """
         track.require_installed(tracked)
         run = cls(path, resume=resume, tracked=tracked)
-        nearest = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
-        if not nearest.is_dir() or not os.access(nearest, os.W_OK):
-            raise UserError(f"--run-dir {path}: {nearest} is not a folder that can be written to")
         cli.resumable = True
         with run._locked() if distributed.rank() == 0 else nullcontext():
             run.check(identity)

@@ -111,8 +111,8 @@ def load_initial_encoder(
     model, tokenizer, folder = load_encoder(source, flag, settings.encoder_dropout)
     saved = saved_pooler(folder, source)
     pooler = settings.pooler or saved or "pooler"
-    if pooler == "pooler" and model.pooler_dense is None:
-        raise UserError(f"{flag} {source}: the weights have no pooling layer; choose another pooler: --pooler mean")
+    if pooler == "pooler":
+        model.pooling_layer(f"{flag} {source}: ")  # before the run begins, and not at its first step
     if not settings.pooler:
         reason = f"as saved with {source}" if saved else f"BERT's pooling layer, as {source} names none"
     elif saved in (None, pooler):

@@ -155,7 +155,7 @@ def test_without_pooling_layer(tiny: Path, tmp_path: Path) -> None:
     outputs = model(IDS)
     assert list(outputs) == ["last_hidden_state"]
     assert worst(outputs[0], transformers_model(tiny)(IDS)[0]) <= 1e-5
-    with pytest.raises(UserError, match="these weights have no pooling layer: choose another pooler"):
+    with pytest.raises(UserError, match="the weights have no pooling layer: choose another pooler"):
         model.pooled(Ragged.from_lists([[2, 5, 3]]))
 
 

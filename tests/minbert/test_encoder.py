@@ -188,9 +188,9 @@ def test_only_sequences_of_strings(tiny: Path) -> None:
     for sentences in (frame["text"], np.array(texts), (text for text in texts)):
         np.testing.assert_array_equal(encoder.encode(sentences), encoder.encode(texts))
     refused: list[tuple[Any, str]] = [
-        (frame, "a table; give one of its columns"),
-        ({"text": texts}, "a table; give one of its columns"),
-        (set(texts), "a set has no order"),
+        (frame, "a DataFrame; give a list"),
+        ({"text": texts}, "a dict; give a list"),
+        (set(texts), "a set; give a list"),
         ([("the cat", "a dog")], "number 0, counted from 0, is a tuple"),
         (["the cat", None], "number 1, counted from 0, is a NoneType"),
     ]

@@ -46,7 +46,7 @@ def test_pooler_that_weights_lack_is_refused(tiny: Path, tmp_path: Path) -> None
     AutoTokenizer.from_pretrained(tiny).save_pretrained(tmp_path)
     settings = EncoderSettings(weights=str(tmp_path), max_length=0)
     device = torch.device("cpu")
-    with pytest.raises(UserError, match=f"^--weights {tmp_path}: the weights have no pooling layer.*: --pooler mean$"):
+    with pytest.raises(UserError, match=f"^--weights {tmp_path}: the weights have no pooling layer"):
         start.load_initial_encoder(settings, device)
     assert start.load_initial_encoder(replace(settings, pooler="mean"), device).pooler == "mean"
 
