@@ -25,7 +25,6 @@ from minbert.train import start
 from minbert.train.settings import flag_name, parse
 from multitask_train import train as train_run
 from tasks import predict
-from tasks.definitions import can_name_task
 from tasks.manifests import fine_tuned
 from tasks.presets import PRESETS
 from tasks.readers.rows import SPLITS
@@ -104,8 +103,6 @@ def load(folder: str | Path) -> TrainedRun:
 
 def _task_file(name: str, keys: Mapping[str, Any]) -> str:
     """The TOML file of a task in the cache, with its data frames beside it; its folder is named by their content."""
-    if not can_name_task(name):
-        raise UserError(f"{name!r} names another task, or has spaces or signs; choose another name")
     frames = {}
     values = {key: value for key, value in keys.items() if value is not None}
     for split in SPLITS:

@@ -139,7 +139,7 @@ def _read_keys(path: Path) -> dict[str, Any]:
     """The keys of a task's file, each of which its kind has. The file's name is the task's."""
     table = read_toml(path)
     if not can_name_task(path.stem):
-        raise UserError(f"{path}: {path.stem!r} names another task, or has spaces or signs; rename the file")
+        raise UserError(f"{path}: {path.stem!r} names another task, or has spaces or signs; choose another name")
     for key, accepted in (("kind", f"one of {', '.join(READER_KINDS)}"), ("train", "the training file")):
         if key not in table:
             raise UserError(f"{path}: {key}: missing; it is {accepted}")

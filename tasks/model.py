@@ -210,7 +210,7 @@ def take_heads(model: MultitaskModel, settings: MultitaskSettings) -> tuple[dict
     """Copy into a model the heads of its tasks that the run of `--from` has kept, and the sentence encoder of `joint`.
 
     Returns that run, the step that it has kept and the tasks whose heads go on, for the manifest, and the file of the
-    weights. Raises `UserError` if a head of that name has other labels, another scale or other layers.
+    weights. Raises `UserError` if a head of that name has other labels or another scale.
     """
     if not settings.encoder.from_run:
         return None, {}
@@ -220,11 +220,10 @@ def take_heads(model: MultitaskModel, settings: MultitaskSettings) -> tuple[dict
     recorded = scores["tasks"]
     file = checkpoint.folder_of(run / "checkpoints", step) / "model.safetensors"
     tensors = load_safetensors(file)
-    prefixes = []
     # a run of single texts alone has none; this one then reads pairs with a copy of its encoder
-    has_sentence_encoder = any(name.startswith("sentence_encoder.") for name in tensors)
-    if model.sentence_encoder is not None and has_sentence_encoder and not settings.encoder.sentence_encoder:
-        prefixes.append("sentence_encoder.")
+    sentence_encoder = _tensors_below("sentence_encoder.", tensors)
+    if model.sentence_encoder is not None and sentence_encoder and not settings.encoder.sentence_encoder:
+        model.sentence_encoder.load_state_dict(sentence_encoder)
     kept = []
     for name, task in model.tasks.items():
         if name not in recorded:
@@ -235,17 +234,16 @@ def take_heads(model: MultitaskModel, settings: MultitaskSettings) -> tuple[dict
             raise UserError(
                 f"--from {run}: its head of {name} has {format_list(before)}, the task has {format_list(now)}"
             )
+        model.heads[name].load_state_dict(_tensors_below(f"heads.{name}.", tensors))
         kept.append(name)
-        prefixes.append(f"heads.{name}.")
-    taken = {name: tensor for name, tensor in tensors.items() if name.startswith(tuple(prefixes))}
-    shapes = {name: x.shape for name, x in model.state_dict().items() if name.startswith(tuple(prefixes))}
-    if shapes != {name: tensor.shape for name, tensor in taken.items()}:
-        raise UserError(f"--from {run}: its heads have other layers than those of the tasks {', '.join(kept)}")
-    # not strict, as the encoder and new heads are not among these
-    model.load_state_dict(taken, strict=False)
     new = [name for name in model.tasks if name not in kept]
     distributed.say(f"the heads of {', '.join(kept) or 'no task'} go on" + (f"; new: {', '.join(new)}" if new else ""))
     return {"folder": str(run), "step": step, "heads": kept}, {"heads": (file, sha256_of(file))}
+
+
+def _tensors_below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of a module, without the name of the module."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def parameter_groups(model: MultitaskModel, training: TrainingSettings) -> list[dict[str, Any]]:

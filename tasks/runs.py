@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from minbert.errors import UserError
 from minbert.files import expand_user
 from tasks import manifests, record
 from tasks.record import PredictedRows, TaskScores
@@ -51,18 +50,9 @@ class Run:
 
 
 def read_run(folder: str | Path, name: str = "") -> Run:
-    """Read the folder of a finished run; `UserError` if it is none, or its files are not as the scripts write them."""
+    """Read the folder of a finished run. Raises `UserError` if it is none."""
     folder = expand_user(folder)
     manifest, scores = manifests.finished(folder)
-    try:
-        return _read_run(folder, name or folder.resolve().name, manifest, scores)
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
-        files = "manifest.json, metrics.jsonl, scores.json or dev/"
-        problem = f"{type(error).__name__}: {error}".partition("\n")[0]
-        raise UserError(f"{folder}: its {files} are not as the scripts write them ({problem})") from error
-
-
-def _read_run(folder: Path, name: str, manifest: dict[str, Any], scores: dict[str, Any]) -> Run:
     metrics_file = folder / "metrics.jsonl"
     metrics = record.json_lines(metrics_file) if metrics_file.is_file() else []
     dev_rows = {}
@@ -78,7 +68,7 @@ def _read_run(folder: Path, name: str, manifest: dict[str, Any], scores: dict[st
         tasks = _dev_pair_scores(manifest, changes, dev_rows)
     return Run(
         folder=folder,
-        name=name,
+        name=name or folder.resolve().name,
         manifest=manifest,
         train=[row for row in metrics if row["kind"] == "train"],
         evaluations=[row for row in metrics if row["kind"] == "evaluation"],

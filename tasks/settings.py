@@ -195,8 +195,8 @@ class MultitaskSettings(Settings):
         starts = [overrides.get("from_run"), overrides.get("encoder"), "weights" in overrides]
         if sum(map(bool, starts)) > 1:
             raise UserError("--from, --encoder and --weights exclude each other: each says where the encoder starts")
-        if "option" in overrides and "fine_tune_mode" in overrides:
-            raise UserError("--option and --fine-tune-mode exclude each other: the first is the older name")
+        if "option" in overrides:
+            refuse_flags(["fine_tune_mode"], overrides, "excludes --option, its older form")
 
 
 def resolve_defaults(parsed: Parsed[MultitaskSettings]) -> Parsed[MultitaskSettings]:

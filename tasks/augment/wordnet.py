@@ -19,7 +19,6 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.metadata import version
@@ -28,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from minbert.errors import UserError, reason
+from minbert.errors import UserError
 from minbert.files import cached, data_path, sha256_of
 
 WORDNET = "corpora/wordnet"
@@ -126,24 +125,11 @@ def fingerprint(folder: Path, resource: str) -> str:
     return digest.hexdigest()
 
 
-@contextmanager
-def readable(folder: Path) -> Iterator[None]:
-    """Turn any exception that NLTK raises on a damaged file into a `UserError`: the remedy is to fetch it again."""
-    try:
-        yield
-    except Exception as error:
-        raise UserError(
-            f"{folder}: NLTK cannot read it ({error.__class__.__name__}: {reason(error)}); fetch it again "
-            f"(python data/get_data.py wordnet --data {folder.parent})"
-        ) from error
-
-
 def tagger(folder: Path) -> Tagger:
-    """NLTK's English perceptron tagger. Raises `UserError` if its files are damaged."""
+    """NLTK's English perceptron tagger."""
     from nltk.tag.perceptron import PerceptronTagger
 
-    with readable(folder):
-        return PerceptronTagger(loc=_find(folder, TAGGER)).tag
+    return PerceptronTagger(loc=_find(folder, TAGGER)).tag
 
 
 class WordNet:
@@ -243,13 +229,12 @@ class WordNet:
         """(count of the lemma in this sense, synonyms) for each sense, in WordNet's order."""
         name = lemma.replace(" ", "_")
         senses = []
-        with readable(self.folder):
-            for synset in self._corpus.synsets(name, part):
-                for entry in synset.lemmas():
-                    if entry.name() == name:  # in the same spelling
-                        count = self._counts.get(entry.key(), 0)
-                        senses.append((count, _replacements(lemma, synset)))
-                        break
+        for synset in self._corpus.synsets(name, part):
+            for entry in synset.lemmas():
+                if entry.name() == name:  # in the same spelling
+                    count = self._counts.get(entry.key(), 0)
+                    senses.append((count, _replacements(lemma, synset)))
+                    break
         return senses
 
     def _uses(self, lemma: str, part: str) -> int:
@@ -382,8 +367,7 @@ class Tagged:
 def tag(texts: Sequence[str], wordnet: WordNet) -> Tagged:
     """The replaceable words of each text, from the cache if possible; otherwise computed and cached.
 
-    The cache key covers the texts, WordNet and the tagger. Raises `UserError` if NLTK cannot read its files, and
-    `OSError` if the cache cannot be written.
+    The cache key covers the texts, WordNet and the tagger. Raises `OSError` if the cache cannot be written.
     """
     digest = hashlib.sha256()
     for text in texts:

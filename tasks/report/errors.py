@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from minbert.errors import UserError
+from minbert.errors import UserError, reason
 from minbert.files import read_toml, require_file, write_atomic
 from minbert.seeds import numpy_generator
 from minbert.token_cache import Row
@@ -109,11 +109,10 @@ def read_sheet(path: Path) -> pd.DataFrame:
     try:
         sheet = pd.read_csv(
             require_file(path), sep="\t", dtype=str, keep_default_na=False, index_col=False, encoding="utf-8-sig"
-        )
-    except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        raise UserError(f"{path}: not tab-separated UTF-8 ({error}): save the sheet as such") from error
-    if not set(_COLUMNS) <= set(sheet):
-        raise UserError(f"{path}:1: the columns must be {', '.join(_COLUMNS)}")
+        )[_COLUMNS]
+    except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError, KeyError) as error:
+        columns = ", ".join(_COLUMNS)
+        raise UserError(f"{path}: not tab-separated UTF-8 text with the columns {columns}: {reason(error)}") from error
     keys = {name.lower(): key for key, name in NAMES.items()}
     sheet["category"] = sheet["category"].str.strip().str.lower().replace(keys)
     for column, accepted in (("category", ["", *NAMES]), ("group", list(GROUPS))):

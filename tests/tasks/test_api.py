@@ -76,8 +76,8 @@ def test_frames_equal_files(tiny: Path, tmp_path: Path) -> None:
         tasks.train({"questions": {**keys, "train": file}}, tiny, run_dir=folder, **SMALL)
     with pytest.raises(minbert.UserError, match="weights: an encoder is given as `encoder`"):
         tasks.train("sst", weights="minilm")
-    with pytest.raises(minbert.UserError, match="'a/b' names another task, or has spaces or signs"):
-        tasks.train({"a/b": {**keys, "train": file}})
+    with pytest.raises(minbert.UserError, match="'a b' names another task, or has spaces or signs"):
+        tasks.train({"a b": {**keys, "train": file}}, tiny, run_dir=tmp_path / "new")
     with pytest.raises(minbert.UserError, match=r"labels: .* is not a list of two or more"):
         classes = {"kind": "pair-classification", "label": "score", "labels": {"0", "1"}}
         tasks.train({"questions": {**classes, "train": file}}, tiny, run_dir=tmp_path / "new", **SMALL)

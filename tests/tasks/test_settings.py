@@ -103,7 +103,7 @@ BAD = [
     ("--tasks sst,sst", "--tasks: 'sst,sst'"),
     ("--patience 2 --sampling sequential", "--patience and --sampling"),
     ("--encoder . --weights y", "--from, --encoder and --weights exclude each other"),
-    ("--option finetune --fine-tune-mode full-model", "--option and --fine-tune-mode"),
+    ("--option finetune --fine-tune-mode full-model", "--fine-tune-mode excludes --option"),
     ("--encoder runs/nowhere/encoder", "--encoder runs/nowhere/encoder: no such folder"),
     ("--sentence-encoder minilm", "--sentence-encoder belongs to --pairs joint"),
     ("--power 1", "--power belongs to --sampling proportional"),

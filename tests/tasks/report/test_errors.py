@@ -92,7 +92,7 @@ def test_sheet_error_names_its_line(line: str, message: str, tmp_path: Path) -> 
     with pytest.raises(UserError, match=message):
         errors.read_sheet(tmp_path / "a.tsv")
     (tmp_path / "b.tsv").write_text("pair,text\n")
-    with pytest.raises(UserError, match=r"b\.tsv:1: the columns must be pair, text"):
+    with pytest.raises(UserError, match=r"b\.tsv: not tab-separated UTF-8 text with the columns pair, text"):
         errors.read_sheet(tmp_path / "b.tsv")
 
 

@@ -207,10 +207,3 @@ def test_worst_errors_have_least_probable_gold() -> None:
     table = page.worst_errors(TaskScores("sts", "similarity", "Pearson's r", 0.6, 9, rows=pairs), pairs, texts=True)
     first, second = pairs.texts[pairs.ids.index(table.rows["id"][0])]
     assert table.rows["text"][0] == f"{first}\n/ {second}"
-
-
-def test_damaged_run_folder_is_user_error(multitask: MakeRun) -> None:
-    folder = multitask()
-    (folder / "scores.json").write_text('{"tasks": []}')
-    with pytest.raises(UserError, match=f"^{re.escape(str(folder))}: its manifest.json, metrics.jsonl"):
-        read_run(folder)
