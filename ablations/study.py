@@ -17,7 +17,7 @@ from typing import Any
 from minbert import weights
 from minbert.errors import UserError, one_of
 from minbert.files import read_optional_json, read_toml
-from minbert.train.settings import Parsed, RunSettings, Settings, flag_name, flags_of, names_in, parse
+from minbert.train.settings import Parsed, RunSettings, Settings, flag_name, flags_of, names_in, parse, refuse_flags
 from pretrain_cbcl import PretrainSettings
 from tasks.contrastive.consert import ConsertSettings
 from tasks.contrastive.nli import NliSettings
@@ -96,9 +96,7 @@ class Arm:
     def check(self, label: str) -> None:
         """Raises `UserError`, beginning with `label`, for settings that a study may not set or the command refuses."""
         try:
-            for name in SET_BY_RUNNER:
-                if name in self.settings:
-                    raise UserError(f"{name} is set by ablations/run.py")
+            refuse_flags(SET_BY_RUNNER, self.settings, "is set by ablations/run.py")
             self.parsed()
         except UserError as error:
             raise UserError(f"{label}: {error}") from error

@@ -22,7 +22,7 @@ from tasks.definitions import READER_KINDS, Definition
 from tasks.examples import Examples
 from tasks.readers import DataFile
 from tasks.readers.formats import cell, is_json, is_parquet, read_records
-from tasks.readers.kinds import parse_number
+from tasks.readers.kinds import parse_name, parse_score
 from tasks.readers.rows import is_of_split, plain_lines, read_label, records_of_split
 from tasks.readers.table import Record
 from tasks.task import Files, Head, PairTask, Scaled
@@ -147,17 +147,14 @@ class OwnTask(PairTask):
 
         reader = f"own {self.definition.reading} {split}"
         cache = token_cache.load(path, rows(), reader, tokenizer, sha256=readers.digest(path))
-        if not len(cache):
-            few = "; it has too few rows to draw dev rows from: name a dev file" if self.definition.draws_dev else ""
-            raise UserError(f"{path}: no usable {split} row{few}")
         return Examples(cache, tokenizer, max_length)
 
     def read(self, path: Path, split: str = "") -> DataFile:
         """The rows of a split, or all rows of a file to predict, whose labels may be missing or others.
 
         Rows with an empty text are skipped, and training rows without a label; rows without a label of other splits are
-        predicted, not scored. Labels of test rows may be placeholders. Raises `UserError` for a missing column and an
-        invalid row.
+        predicted, not scored. Labels of test rows may be placeholders. Raises `UserError` for a missing column, an
+        invalid row, and if no row is usable.
         """
         names, records = self._records(path)
         label_column = self.definition.label
@@ -194,6 +191,10 @@ class OwnTask(PairTask):
             data.keep(line, texts, label, self._id(path, line, record, split), note)
         if self.definition.draws_dev and wanted == "train":
             _keep_drawn(data, dev=split == "dev")
+        if not data.rows:
+            # a drawn dev row is a training row in the file
+            few = ": too few to draw dev rows from; name a dev file" if wanted != split else ""
+            raise UserError(f"{path}: no usable row{few}")
         return data
 
     def read_inputs(self, path: Path) -> DataFile:
@@ -203,14 +204,8 @@ class OwnTask(PairTask):
     def parse_label(self, text: str) -> float:
         """The index of a class, or a score. Raises `UserError`, saying what is accepted."""
         if self.classes:
-            if text not in self.classes:
-                raise UserError(f"{short_repr(text)} is not one of {format_list(self.classes)}")
-            return float(self.classes.index(text))
-        low, high = self.scale
-        value = parse_number(text)
-        if not low <= value <= high:
-            raise UserError(f"{short_repr(text)} is not between {low:g} and {high:g} (scale)")
-        return value
+            return parse_name(text, self.classes)
+        return parse_score(text, *self.scale)
 
     def _split_in_file(self, split: str) -> str:
         """The split that the file gives to the rows of a split: drawn dev rows are training rows there."""

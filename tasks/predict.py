@@ -196,8 +196,6 @@ def main(arguments: list[str] | None = None) -> None:
     with _input_file(options.file) as (path, name):
         content = task.read_inputs(path)
         rows = content.rows
-        if not rows:
-            raise UserError(f"{name}: holds no {'sentence' if task.num_texts == 1 else 'pair of sentences'}")
         if content.skipped:
             count = len(rows) + len(content.skipped)
             distributed.note(f"{name}: {len(content.skipped):,} of {count:,} rows without a sentence")

@@ -26,10 +26,7 @@ Splits = Mapping[str, Mapping[str, Examples]]
 
 
 def prediction_paths(tasks: Sequence[Task], settings: MultitaskSettings) -> Paths:
-    """(task, split) -> path of the prediction file.
-
-    Raises `UserError` if a given path cannot be written, or is that of another prediction file.
-    """
+    """(task, split) -> path of the prediction file. Raises `UserError` if a given path cannot be written."""
     paths: dict[tuple[str, str], Path] = {}
     for task in tasks:
         for split in task.splits:
@@ -40,9 +37,6 @@ def prediction_paths(tasks: Sequence[Task], settings: MultitaskSettings) -> Path
             if flag:
                 path = expand_user(flag).absolute()
                 cli.require_writable(path, f"--{task.files.flag_prefix}-{split}-out")
-            # before the run: at its end one file would silently replace the other
-            if path.resolve() in [earlier.resolve() for earlier in paths.values()]:
-                raise UserError(f"{path}: two prediction files would be written there; see the --*_out flags")
             paths[task.name, split] = path
     return paths
 
@@ -50,10 +44,9 @@ def prediction_paths(tasks: Sequence[Task], settings: MultitaskSettings) -> Path
 def find_splits(tasks: Sequence[Task], settings: MultitaskSettings, prediction_paths: Paths) -> Paths:
     """The data file of every split of every task.
 
-    Warns of a flag for a file of another task. Raises `UserError` if a file is missing, or if it is also the path of a
-    prediction file, which would overwrite it.
+    Warns of a flag for a file of another task. Raises `UserError` if a file is missing, or if a prediction file would
+    replace it or another prediction file.
     """
-    predictions = [path.resolve() for path in prediction_paths.values()]
     files = {}
     for task in tasks:
         for split in task.splits:
@@ -65,9 +58,13 @@ def find_splits(tasks: Sequence[Task], settings: MultitaskSettings, prediction_p
                 path = require_file(expand_user(path_in_flag), f"--{task.files.flag_prefix}-{split}")
             else:
                 path = readers.find_file(data_path(settings.files.data), "course", [getattr(task.files, split)])
-            if path.resolve() in predictions:
-                raise UserError(f"{path}: a --*_out flag names this data file, which the predictions would replace")
             files[task.name, split] = path
+    # before the run: at its end one file would silently replace the other
+    used = {path.resolve() for path in files.values()}
+    for path in prediction_paths.values():
+        if path.resolve() in used:
+            raise UserError(f"{path}: is a data file or another prediction file; see the --*_out flags")
+        used.add(path.resolve())
     others = _PREFIXES - {task.files.flag_prefix for task in tasks}
     for name, value in asdict(settings.files).items():
         if value and name.partition("_")[0] in others:

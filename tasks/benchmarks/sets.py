@@ -54,7 +54,7 @@ def set_names(text: str) -> list[str]:
 def read(folder: Path, names: Sequence[str]) -> list[ScoredSet]:
     """The test split of each set, all subsets together; `folder` is the data folder or one in SentEval's layout.
 
-    Raises `UserError` for a missing file, or without any pair.
+    Raises `UserError` for a missing file, and as `readers.open_as` does.
     """
     scored_sets = []
     for name in names:
@@ -89,8 +89,6 @@ def _scored_set(name: str, parts: Mapping[str, DataFile], file: str) -> ScoredSe
         kept += data.rows
         skipped += len(data.skipped)
         subsets[subset] = len(data.rows)
-    if not kept:
-        raise UserError(f"{name}: no scored pair")
     return ScoredSet(
         name=name,
         ids=[row.id for row in kept],

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from minbert.errors import UserError, suggestion
-from minbert.files import data_path, expand_user, require_file, sha256_of
+from minbert.errors import UserError
+from minbert.files import data_path, require_file, sha256_of
 from minbert.token_cache import ReaderReport, Row
 from minbert.tokenizer import Tokenizer
 from minbert.train import distributed
 from minbert.train.plan import random_subset
 from minbert.train.settings import DataSettings, flag, names_in
 from minbert.train.start import InitialEncoder
-from tasks.contrastive.data import TrainingRows, cache_rows
+from tasks.contrastive.data import TrainingRows, cache_rows, file_of
 from tasks.examples import Examples
 from tasks.readers import chinese, kind_of, open_as, senteval, text_key
 
@@ -102,10 +102,7 @@ def _source(name: str, data: str) -> Corpus:
         return _english(name, data_path(data))
     if name == "chinese":
         return _chinese(data_path(data))
-    path = expand_user(name)
-    if not path.is_file():
-        near = suggestion(name, SOURCES)
-        raise UserError(f"--texts: {name!r} is neither {', '.join(SOURCES)} nor a file{near}")
+    path = file_of(name, SOURCES, "--texts")
     kind_of(path, ("lines",))  # a table is an error
     return Corpus([TextFile(path, "text", "lines")])
 

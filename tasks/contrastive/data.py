@@ -218,6 +218,14 @@ def training_files(names: str, data: str, *defaults: str) -> list[Path]:
     return [readers.find_file(data_path(data), "nli", defaults)]
 
 
+def file_of(word: str, names: Sequence[str], flag: str) -> Path:
+    """The file that a flag has in place of one of `names`. Raises `UserError` if there is none."""
+    path = expand_user(word)
+    if not path.is_file():
+        raise UserError(f"{flag} {word}: no such file, and not one of {', '.join(names)}{suggestion(word, names)}")
+    return path
+
+
 def find_dev_pairs(files: FileSettings) -> DevFiles:
     """The files of `--sts-dev`.
 
@@ -233,13 +241,8 @@ def find_dev_pairs(files: FileSettings) -> DevFiles:
         paths = _dev_files(name, folder)
         if not paths:
             raise UserError(_missing(name, folder))
-    elif not expand_user(choice).exists():
-        names = [*DEV_SETS, NO_PAIRS]
-        raise UserError(
-            f"--sts-dev {choice}: no such file, and not one of {', '.join(names)}{suggestion(choice, names)}"
-        )
     else:
-        paths = {SINGLE: expand_user(choice)}
+        paths = {SINGLE: file_of(choice, [*DEV_SETS, NO_PAIRS], "--sts-dev")}
     # a wrong header is found here, before the encoder is loaded
     for path in paths.values():
         kind_of(path, ("pair-score",), "dev")

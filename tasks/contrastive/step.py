@@ -5,6 +5,7 @@ The step takes the whole batch at once, or works in chunks and on several ranks.
 Axes: B rows of a batch, k texts of a row, N = k * B sentences, n of them this rank's, D hidden.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -120,7 +121,7 @@ class ContrastiveModel(nn.Module):
 
 
 @dataclass(frozen=True)
-class ContrastiveTrainStep:
+class ContrastiveTrainStep(ABC):
     """A training step: the texts of a batch through the encoder, a loss over their vectors, and its gradients.
 
     A paper's loss is a subclass with a `loss`, and, where the texts are not encoded as they are, with `inputs` and
@@ -147,9 +148,9 @@ class ContrastiveTrainStep:
         """The vectors of the sentences that the loss sees: [sentences, D]."""
         return model.vectors(inputs.ragged().to(context.device))
 
+    @abstractmethod
     def loss(self, model: ContrastiveModel, vectors: Tensor, batch: PlannedBatch) -> Metrics:
         """The loss over the vectors [k * B, D] of the texts, a mean over the batch, and further metrics to log."""
-        raise NotImplementedError
 
     def backward(self, model: nn.Module, batch: PlannedBatch, context: StepContext) -> Metrics:
         """Gradients of the mean loss over the batch; returns the metrics to log."""

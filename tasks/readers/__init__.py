@@ -47,11 +47,10 @@ def open_as(path: Path, kind: str, split: str = "", *, classes: int | None = Non
     `split` is train, dev or test. It selects the rows of a file with a column `split`; a test file needs no labels. By
     default all rows are read, as training rows. `classes` is the number of classes; by default any for `single` and 2
     for `pair-class`. Labels are classes from 0, scores from 0 to 5, or the index in `kinds.NLI_CLASSES`. `original`
-    texts are not preprocessed as the course does. Raises `UserError` for an invalid row, and if no reader fits, with
-    the names that a header may have.
+    texts are not preprocessed as the course does. Raises `UserError` for an invalid row, if no row is usable, and if no
+    reader fits, with the names that a header may have.
     """
-    _, read = _first_fit(path, [Request(kind, split, classes, original=original)])
-    return read()
+    return _read_first_fit(path, [Request(kind, split, classes, original=original)])
 
 
 def kind_of(path: Path, kinds: Sequence[str], split: str = "") -> str:
@@ -80,8 +79,7 @@ def read_texts(path: Path, like: str = "") -> DataFile:
         kinds = ["single", "lines"]
     elif like:
         kinds = ["pair", like]  # first what needs no label
-    _, read = _first_fit(path, [Request(kind, labelled=False, original=True) for kind in kinds])
-    return read()
+    return _read_first_fit(path, [Request(kind, labelled=False, original=True) for kind in kinds])
 
 
 def is_table(path: Path) -> bool:
@@ -89,6 +87,15 @@ def is_table(path: Path) -> bool:
     table = open_table(path)
     named = ending(path) == ".csv" or not HEADER_NAMES.isdisjoint(table.names)
     return table.delimiter in ("\t", "json") or named
+
+
+def _read_first_fit(path: Path, requests: Sequence[Request]) -> DataFile:
+    """The rows of a file as the first kind that its first line fits; `UserError` for none."""
+    _, read = _first_fit(path, requests)
+    data = read()
+    if not data.rows:
+        raise UserError(f"{path}: no usable row")
+    return data
 
 
 def _first_fit(path: Path, requests: Sequence[Request]) -> tuple[str, Callable[[], DataFile]]:
@@ -131,8 +138,7 @@ def tokenised(
     """The rows of a file as read by `open_as`, tokenised once and cached.
 
     The cache's report says whether the texts are preprocessed as the course does, and how many rows are of other
-    splits. A file that is in the cache is opened once, for its hash. Raises `UserError` as `open_as` does, and if no
-    row is usable.
+    splits. A file that is in the cache is opened once, for its hash. Raises `UserError` as `open_as` does.
     """
 
     def rows() -> Iterator[Row | Issue | ReaderReport]:
@@ -142,10 +148,7 @@ def tokenised(
             yield {"other_splits": data.other_splits}
         yield from data.rows_and_issues()
 
-    cache = token_cache.load(path, rows(), f"{kind} {classes} {split}", tokenizer, sha256=digest(path))
-    if not len(cache):
-        raise UserError(f"{path}: no usable row")
-    return cache
+    return token_cache.load(path, rows(), f"{kind} {classes} {split}", tokenizer, sha256=digest(path))
 
 
 def find_file(data: Path, folder: str, names: Sequence[str]) -> Path:

@@ -221,20 +221,24 @@ def parse_class(text: str, count: int | None) -> float:
     return value
 
 
-def parse_score(text: str, lowest: int = 0) -> float:
-    """A similarity from `lowest` to 5."""
+def parse_score(text: str, lowest: float = 0, highest: float = 5) -> float:
+    """A similarity from `lowest` to `highest`."""
     value = parse_number(text)
-    if lowest <= value <= 5:
+    if lowest <= value <= highest:
         return value
-    raise UserError(f"{short_repr(text)} is not between {lowest} and 5")
+    raise UserError(f"{short_repr(text)} is not between {lowest:g} and {highest:g}")
+
+
+def parse_name(text: str, names: Sequence[str]) -> float:
+    """The index of a class by its name."""
+    if text in names:
+        return float(names.index(text))
+    raise UserError(f"{short_repr(text)} is not one of {format_list(names)}")
 
 
 def parse_nli(text: str) -> float:
     """The index in `NLI_CLASSES`; SICK writes the classes in capitals."""
-    name = text.strip().lower()
-    if name in NLI_CLASSES:
-        return float(NLI_CLASSES.index(name))
-    raise UserError(f"{short_repr(text)} is not one of {', '.join(NLI_CLASSES)}")
+    return parse_name(text.strip().lower(), NLI_CLASSES)
 
 
 def label_parser(kind: str, column: str, classes: int | None) -> ParseLabel:

@@ -54,12 +54,10 @@ class DataFile:
     ) -> None:
         """Append a row; without an id the line is the id.
 
-        Raises `UserError` for an empty id, for a duplicate where ids are unique, and for a text that is not one.
+        Raises `UserError` for a duplicate id where ids are unique, and for a text that is not one.
         """
         if row_id is None:
             row_id = str(line)
-        elif not row_id:
-            raise UserError(f"{self.path}:{line}: id: empty")
         elif self.unique_ids and (first := self._line_of_id.setdefault(row_id, line)) != line:
             raise UserError(f"{self.path}:{line}: id: duplicate, first seen on line {first}")
         for text in (row_id, *texts):

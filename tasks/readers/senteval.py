@@ -102,11 +102,9 @@ def read_trec(path: Path, *, labelled: bool = True) -> DataFile:
     """The questions of a latin-1 file, each after its type; classes follow `kinds.QUESTIONS`."""
     data = DataFile(path, 1)
     for line, text in plain_lines(path, "latin-1"):
-        match = _QUESTION.fullmatch(text)
-        if match is None or match[1] not in QUESTIONS:
-            raise UserError(f"{path}:{line}: label: the line does not begin with a type such as DESC:manner")
-        label = float(QUESTIONS.index(match[1])) if labelled else math.nan
-        data.keep(line, (match[2].strip(),), label)
+        question_type, _, question = text.partition(" ")
+        label = float(QUESTIONS.index(question_type.partition(":")[0]))
+        data.keep(line, (question.strip(),), label if labelled else math.nan)
     return data
 
 

@@ -78,7 +78,7 @@ def test_study_is_sound(name: str, model: str) -> None:
     [
         ("margin = 0.3", "margn = 0.3", "arms.wide: --margn"),
         ("margin = 0.3", 'command = "consert"', "arms.wide: --preset: ''"),
-        ("margin = 0.3", "seed = 3", "arms.wide: seed is set by ablations/run.py"),
+        ("margin = 0.3", "seed = 3", "arms.wide: --seed is set by ablations/run.py"),
         ('claim = "It does not."', "", "a key is missing or unknown: Paper"),
         ('baseline = "narrow"', "", "a key is missing or unknown: Study"),
         ('baseline = "narrow"', 'baseline = "narow"', "baseline: 'narow' is not one of"),

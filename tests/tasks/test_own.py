@@ -254,11 +254,11 @@ ROW_MISTAKES: list[tuple[dict[str, Any], list[tuple[Any, ...]], str]] = [
         [*ROWS, ("a bird", "blue")],
         r"r\.csv:6: mood: 'blue' is not one of 'angry', 'happy', 'neutral'",
     ),
-    (SIMILAR, [*PAIRS, ("a", "b", 5)], r"p\.csv:5: score: '5\.0' is not between 0 and 1 \(scale\)"),
+    (SIMILAR, [*PAIRS, ("a", "b", 5)], r"p\.csv:5: score: '5\.0' is not between 0 and 1"),
     (REVIEWS, [(f"text {n}", f"label {n}") for n in range(60)], "label: 60 different labels in 60 training rows: name"),
     (REVIEWS, [("a", "happy"), ("b", "happy")], "label: the training rows have 'happy', not two or more"),
     (REVIEWS, [], r"r\.csv: no row to train on"),
-    (REVIEWS, ROWS, r"r\.csv: no usable dev row; it has too few rows to draw dev rows from"),
+    (REVIEWS, ROWS, r"r\.csv: no usable row: too few to draw dev rows from"),
 ]
 
 

@@ -81,7 +81,7 @@ def test_missing_texts_name_the_remedy(gather: Gather, corpora: Path) -> None:
         path.unlink()
     messages = {
         str(table): "is a table",
-        "stss": "--texts: .*did you mean 'sts'",
+        "stss": "--texts stss: .*did you mean 'sts'",
         "sts-train": r"get_data\.py senteval",
         "chinese": r"--texts chinese: .*get_data\.py chinese",
     }

@@ -79,7 +79,6 @@ BAD = [
     ("sst", SST + "0\ta\tx\t5\n", "train", ":2: sentiment: '5'"),
     ("sst", SST + "0\ta\tx\t\n", "dev", ":2: sentiment: ''"),
     ("sst", SST + "0\tAb\tx\t1\n1\tc\tx\t1\n2\taB \tx\t1\n", "train", ":4: id: duplicate, first seen on line 2"),
-    ("sst", SST + "0\t \tx\t1\n", "train", ":2: id:"),
     ("sst", SST + "0\ta\tx\t1\n1\tb\tx\n", "train", ":3: 3 columns, the header has 4"),
     ("sst", SST + "0\ta\tx\ty\t1\n", "train", ":2: 5 columns"),
     ("sts", STS + '0\ta\t"x"y\tz\t1\n', "train", ":2: malformed quotes"),
@@ -102,6 +101,7 @@ cell = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 def test_read_is_kept_plus_skipped(tmp_path: Path, rows: list[tuple[str, str, str]], split: str) -> None:
     """Whatever the sentences hold: quotes, tabs, line ends, other scripts."""
+    rows = [("a", "b", "1.0"), *rows]  # a file without a usable row is refused
     path = tmp_path / "law.csv"
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter="\t")
