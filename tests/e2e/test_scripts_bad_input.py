@@ -42,7 +42,7 @@ BAD = [
     (MULTITASK, "--sst_dev {dev} --sst_dev_out {dev}", "{dev} --*_out"),
     (MULTITASK, "--sst_dev_out {taken}/out.csv --sts_dev_out {taken}/../taken/out.csv", "out.csv --*_out"),
     (MULTITASK, "--run-dir {taken}", "{taken} holds no run"),
-    (MULTITASK, "--run-dir {dev}", "--run-dir {dev}"),
+    (MULTITASK, "--run-dir {dev}", "{dev}: File exists"),
     (MULTITASK, "", "--weights no-such-weights"),
     (PRETRAIN, "--triplets no-such-file.csv", "no-such-file.csv"),
     (PRETRAIN, "--data {taken}", "{taken} nli_for_simcse.csv --data"),
