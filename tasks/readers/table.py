@@ -190,6 +190,8 @@ def _json_lines(path: Path) -> Iterator[tuple[int, Record]]:
             record = json.loads(text)
         except ValueError as error:
             raise UserError(f"{path}:{line}: not JSON: {error}") from error
+        if not isinstance(record, dict):
+            raise UserError(f"{path}:{line}: not a JSON object")
         yield line, record
 
 
