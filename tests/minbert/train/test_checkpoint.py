@@ -137,7 +137,7 @@ def crash(toy: Any, folder: Path, point: int, full: bool) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-@pytest.mark.parametrize("every", [37, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("full", [False, True], ids=["kill", "full disk"])
 def test_crash_leaves_whole_checkpoints(toy: Any, tmp_path: Path, full: bool, every: int) -> None:
     """Before a file operation of the whole run, saves and the deletion of old checkpoints included."""
