@@ -6,16 +6,15 @@ python -m tasks.contrastive.simcse --preset edacse-bert
 
 import math
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor
 
 from minbert.errors import UserError
 from minbert.train import cli, distributed, plan, start
 from minbert.train.plan import PlannedBatch
-from minbert.train.settings import flag, parse, refuse_flags, require_range
+from minbert.train.settings import flag, parse, require_range
 from minbert.train.start import OpenRun
 from tasks.augment.punctuation import Punctuation
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files, write_replacements
@@ -57,6 +56,8 @@ class LossSettings:
             raise UserError(
                 "--eda-weight and --marks-most require each other: a weight, and the punctuation that it weighs"
             )
+        if self.marks != "english" and not self.marks_most:
+            raise UserError("--marks needs --marks-most and --eda-weight: without them no marks are inserted")
 
 
 @dataclass(frozen=True)
@@ -83,12 +84,6 @@ class SimcseSettings(StageOneSettings):
         self.training.require_negatives()
         if self.loss.marks_most and self.synonyms.used:
             raise UserError("--synonyms and --marks-most exclude each other: both rewrite a text")
-
-    def check_overrides(self, overrides: Mapping[str, Any]) -> None:
-        """Raises `UserError` for a flag that has no effect."""
-        super().check_overrides(overrides)
-        if not self.loss.marks_most:
-            refuse_flags(["marks"], overrides, "needs --marks-most and --eda-weight")
 
 
 @dataclass(frozen=True)
