@@ -401,6 +401,8 @@ def data_lines(run: Run) -> list[str]:
         for key, count in entry.get("counts", {}).items():
             if count:
                 lines.append(f"{name}: {key.replace('_', ' ')}: {count:,}")
+        if entry.get("left_out"):
+            lines.append(f"{name}: rows left out, by --limit or as those of another split: {entry['left_out']:,}")
         if "drawn" in entry:
             lines.append(f"{name}: {entry['drawn']}")
         if entry.get("in_train"):

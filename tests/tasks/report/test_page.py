@@ -179,6 +179,7 @@ def test_leaks_into_test_files_are_reported(contrastive: MakeRun) -> None:
     texts = {
         "files": [{"file": "sts-train.csv", "sha256": "ef" * 32, "read": 2000, "kept": 1999}],
         "kept": 3900,
+        "left_out": 5000,
         "also_in_test": {"STS12": 1000, "any": 1234},
         "dev_pairs_seen": 583,
         "skipped": [{"line": 7, "why": "sentence1: empty", "file": "somewhere/sts-train.csv"}],
@@ -188,8 +189,11 @@ def test_leaks_into_test_files_are_reported(contrastive: MakeRun) -> None:
         run = change_manifest(folder, data={"train": texts | {"transductive": transductive}, "sts_dev": dev})
         assert leak in dict(page.facts(run))["training texts"]
         assert "583 dev pairs are made of them" in dict(page.facts(run))["training texts"]
-    lines = ["train: not in the data folder: STS12 train", "train: sts-train.csv: line 7: sentence1: empty"]
-    assert page.data_lines(run) == lines
+    assert page.data_lines(run) == [
+        "train: rows left out, by --limit or as those of another split: 5,000",
+        "train: not in the data folder: STS12 train",
+        "train: sts-train.csv: line 7: sentence1: empty",
+    ]
 
 
 def test_worst_errors_have_least_probable_gold() -> None:
