@@ -10,7 +10,6 @@ The same command continues a stopped study: finished runs are skipped, stopped o
 import argparse
 import os
 import shlex
-import signal
 import subprocess
 import sys
 import textwrap
@@ -105,7 +104,7 @@ class Runner:
             self._processes.add(process)
             # a signal that came just before has not reached this process
             if self.stopped:
-                process.send_signal(signal.SIGINT)
+                process.terminate()
             code = process.wait()
         self._processes.remove(process)
         if code == 0:
@@ -122,7 +121,8 @@ class Runner:
         """Pass a signal on to the processes, which save a checkpoint and end; a second one ends them at once."""
         self.stopped = self.stopped or number
         for process in list(self._processes):
-            process.send_signal(signal.SIGINT)
+            # not SIGINT: the processes of a study that a shell started in the background ignore it
+            process.terminate()
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -140,13 +141,15 @@ def test_bert_base_arm_trains(name: str, tiny: Path, tmp_path: Path, monkeypatch
 @pytest.mark.slow
 def test_stopped_study_is_resumed(study: list[str], tmp_path: Path) -> None:
     words = [str(tmp_path) if word == str(folder_of(study).parent) else word for word in study]
-    process = subprocess.Popen([sys.executable, str(ROOT / "ablations" / "run.py"), *words])
+    # a shell starts its background jobs so that they ignore SIGINT
+    ignore = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)
+    process = subprocess.Popen([sys.executable, str(ROOT / "ablations" / "run.py"), *words], preexec_fn=ignore)
     arm = tmp_path / "sample" / "0.05" / "seed-1"
     while not (arm / "manifest.json").is_file():
         time.sleep(0.05)
         assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    assert process.wait() == 130
+    process.terminate()
+    assert process.wait(timeout=60) == 128 + signal.SIGTERM
     assert not (arm / "scores.json").is_file()
     assert run(*words) == 1, "the arm that fails"
     whole = folder_of(study) / "0.05" / "seed-1"
