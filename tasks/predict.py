@@ -175,7 +175,10 @@ def _input_file(source: str) -> Iterator[tuple[Path, str]]:
             path = Path(folder) / "standard-input"
             path.write_bytes(sys.stdin.buffer.read())
             name = "standard input"
-        yield path, name
+        try:
+            yield path, name
+        except UserError as error:
+            raise UserError(str(error).replace(str(path), name)) from error
 
 
 def main(arguments: list[str] | None = None) -> None:

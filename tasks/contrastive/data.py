@@ -219,7 +219,7 @@ def training_files(names: str, data: str, *defaults: str) -> list[Path]:
 
 
 def file_of(word: str, names: Sequence[str], flag: str) -> Path:
-    """The file that a flag has in place of one of `names`. Raises `UserError` if there is none."""
+    """The path in a flag that takes one of `names` or a file. Raises `UserError` if there is no such file."""
     path = expand_user(word)
     if not path.is_file():
         raise UserError(f"{flag} {word}: no such file, and not one of {', '.join(names)}{suggestion(word, names)}")

@@ -61,14 +61,27 @@ def test_file_lands(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, e
     assert fetch.fetch_set("any", tmp_path, 2024)
 
 
-@pytest.mark.parametrize("expected", ["0" * 64, f"git:{'0' * 40}", "rows:3"])
+@pytest.mark.parametrize(
+    ("expected", "problem"),
+    [
+        ("0" * 64, f"expected {'0' * 64} but got {SHA256}"),
+        (f"git:{'0' * 40}", f"not the expected file (git:{'0' * 40})"),
+        ("rows:3", "not the expected file (rows:3)"),
+    ],
+)
 def test_unexpected_file_is_not_kept(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], expected: str
+    url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    expected: str,
+    problem: str,
 ) -> None:
     sets(monkeypatch, Source({"one.txt": expected}, url=url))
     with pytest.raises(UserError, match="incomplete: nli"):
         get_data.main(["nli", "--data", str(tmp_path)])
-    assert f"part: MISSING: {url}/one.txt: " in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"part: MISSING: {url}/one.txt: " in printed and problem in printed
     assert [path.name for path in (tmp_path / "set").iterdir()] == ["manifest.json"]
 
 

@@ -71,6 +71,7 @@ def test_json_lines(write: Callable, refusal: Callable) -> None:
     assert [issue.reason for issue in absent] == ["text: empty", "text: empty"]
     for bad in (
         '{"text": 1\n',
+        "[1]\n",
         '{"text": "\\u0000", "label": 1}\n',
         '{"text": "\\ud800", "label": 1}',
     ):
