@@ -65,7 +65,7 @@ class OpenRun(Generic[S]):
         config = model.config
         width = config.hidden_size // config.num_attention_heads
         rate = config.attention_probs_dropout_prob
-        kernel = kernel_name(self.device, DTYPES[self.precision], width, rate)
+        kernel = kernel_name(self.device, DTYPES[self.precision], width)
         return f"{self.precision} on {self.device}, {kernel} attention with dropout {rate:g}"
 
 

@@ -40,14 +40,12 @@ def inputs(ragged: Ragged, kind: str, dtype: torch.dtype) -> list[Tensor]:
     return [torch.randn(n, H, d, device="cuda", dtype=dtype).requires_grad_() for n in sizes]
 
 
-def paths(precision: str, *, dropout: bool) -> list[Callable[..., Tensor]]:
+def paths(precision: str) -> list[Callable[..., Tensor]]:
     """The paths that a number format has on this device."""
     recent = torch.cuda.get_device_capability() >= (8, 0)
     kernels: list[Callable[..., Tensor]] = [attention.padded]
     if precision != "fp32" and recent:
         kernels.append(gpu_attention.flash)
-    if not dropout and (recent or precision != "bf16"):
-        kernels.append(gpu_attention.efficient)
     return kernels
 
 
@@ -59,7 +57,7 @@ def test_every_path_equals_the_formula(ragged: Ragged, kind: str, precision: str
     wanted = attention.reference(*exact, ragged)
     direction = torch.randn_like(wanted)
     gradients = torch.autograd.grad((wanted * direction).sum(), exact)
-    for path in paths(precision, dropout=False):
+    for path in paths(precision):
         out = path(*qkv, ragged)
         torch.testing.assert_close(out.double(), wanted, atol=TOLERANCE[precision], rtol=0, msg=path.__name__)
         mine = torch.autograd.grad((out.double() * direction).sum(), qkv)
@@ -78,7 +76,7 @@ def test_dropout_gradient_uses_the_mask(ragged: Ragged, kind: str, precision: st
     """
     q, k, v = inputs(ragged, kind, DTYPES[precision])
     change = torch.randn_like(v)
-    for path in paths(precision, dropout=True):
+    for path in paths(precision):
         outputs = []
         for values in (v, v + change, v):
             torch.manual_seed(11)
