@@ -193,8 +193,9 @@ def test_page_lists_departures(row: list[str]) -> None:
     name, *flags = row[1].strip("`").split()[1:]
     model = flags[flags.index("--model") + 1] if "--model" in flags else ""
     study = read_study(name, model)
-    if "--set" in flags:
-        study = study.with_settings(dict([flags[flags.index("--set") + 1].split("=")]))
+    settings = dict(word.split("=") for word in flags if "=" in word)
+    if settings:
+        study = study.with_settings(settings)
     expected = {preset: set(text.split(", ")) for preset, text in study.departures().items() if text}
     assert departures_of_row(row[2]) == expected
 
