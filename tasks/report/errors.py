@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from minbert.errors import UserError, reason
+from minbert.errors import UserError, format_list, reason
 from minbert.files import read_toml, require_file, write_atomic
 from minbert.seeds import numpy_generator
 from minbert.token_cache import Row
@@ -106,13 +106,15 @@ def read_sheet(path: Path) -> pd.DataFrame:
 
     Categories are keys or names, in upper or lower case; an empty one is a pair that is not labelled yet.
     """
+    form = f"{path}: not tab-separated UTF-8 text with the columns {', '.join(_COLUMNS)}"
     try:
         sheet = pd.read_csv(
             require_file(path), sep="\t", dtype=str, keep_default_na=False, index_col=False, encoding="utf-8-sig"
-        )[_COLUMNS]
-    except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError, KeyError) as error:
-        columns = ", ".join(_COLUMNS)
-        raise UserError(f"{path}: not tab-separated UTF-8 text with the columns {columns}: {reason(error)}") from error
+        )
+    except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        raise UserError(f"{form}: {reason(error)}") from error
+    if not set(_COLUMNS).issubset(sheet.columns):
+        raise UserError(f"{form}: the first line has {format_list(list(sheet.columns))}")
     keys = {name.lower(): key for key, name in NAMES.items()}
     sheet["category"] = sheet["category"].str.strip().str.lower().replace(keys)
     for column, accepted in (("category", ["", *NAMES]), ("group", list(GROUPS))):

@@ -91,8 +91,10 @@ def test_sheet_error_names_its_line(line: str, message: str, tmp_path: Path) -> 
     (tmp_path / "a.tsv").write_text(f"pair\ttext\tgold\tcategory\tgroup\tid\n{line}\n")
     with pytest.raises(UserError, match=message):
         errors.read_sheet(tmp_path / "a.tsv")
+    # saved with commas
     (tmp_path / "b.tsv").write_text("pair,text\n")
-    with pytest.raises(UserError, match=r"b\.tsv: not tab-separated UTF-8 text with the columns pair, text"):
+    message = r"b\.tsv: not tab-separated UTF-8 text with the columns pair, text, .*: the first line has 'pair,text'$"
+    with pytest.raises(UserError, match=message):
         errors.read_sheet(tmp_path / "b.tsv")
 
 
