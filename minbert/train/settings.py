@@ -319,6 +319,8 @@ class _Parser(HfArgumentParser, cli.Parser):
         """The value of every flag, and the names of the flags that `words` hold. Raises `UserError`."""
         namespace, unknown = self.parse_known_args(words)
         if unknown:
+            if not unknown[0].startswith("-"):
+                raise UserError(f"{unknown[0]}: belongs to no flag; a list has commas and no spaces (see --help)")
             word = unknown[0].partition("=")[0]
             options = chain.from_iterable(action.option_strings for action in self._actions)
             # one of the two spellings, as in the help

@@ -108,6 +108,7 @@ def test_both_spellings_and_aliases_work(presets: Path) -> None:
     [
         ("--epoch 3", "--epoch: no such flag; did you mean '--epochs'"),  # no abbreviations
         ("--learning_rate=1e-5", "--learning_rate=1e-5: no such flag; did you mean '--lr'"),
+        ("--data spring autumn", "autumn: belongs to no flag; a list has commas and no spaces"),
         ("--lr fast", "--lr.*fast"),
         ("--epochs 0", "--epochs 0: must be from 1 to 10000"),
         ("--patience -1", "--patience -1: must be at least 0"),
