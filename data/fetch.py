@@ -115,7 +115,11 @@ def retrieve(url: str, expected: str, target: Path, processor: Any = None) -> An
         )
     # no connection or page; another hash; a damaged archive
     except (OSError, ValueError, zipfile.BadZipFile, tarfile.TarError) as error:
-        raise UserError(f"{url}: {error}") from error
+        cause: BaseException = error
+        # without a connection requests and urllib3 wrap what the system says, such as an unknown host, in long texts
+        while isinstance(error, OSError) and cause.__context__ is not None:
+            cause = cause.__context__
+        raise UserError(f"{url}: {cause}") from error
     if sha256 is None and not is_expected(target, expected):
         target.unlink()
         raise UserError(f"{url}: not the expected file ({expected})")

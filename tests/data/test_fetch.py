@@ -8,6 +8,7 @@ import io
 import itertools
 import json
 import shutil
+import socket
 import tarfile
 import zipfile
 from collections.abc import Iterator
@@ -92,6 +93,14 @@ def test_failure_of_better_source_is_named(
     sets(monkeypatch, better, Source({"one.txt": SHA256}, url=url))
     assert fetch.fetch_set("any", tmp_path, 2024)
     assert f"part: only one.txt; the rest is missing: {url}/none.zip" in capsys.readouterr().out
+
+
+def test_failed_connection_is_one_short_sentence(tmp_path: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}/one.txt"
+        with pytest.raises(UserError, match=r"^[^ ]*/one\.txt: \[Errno \d+\] Connection refused$"):
+            fetch.retrieve(url, SHA256, tmp_path / "one.txt")
 
 
 def test_member_stays_in_its_folder(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
