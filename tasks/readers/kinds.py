@@ -180,10 +180,12 @@ def unknown_format(table: Table, request: Request) -> UserError:
     role = _missing_column(table.names, request)
     accepted = KINDS[kind].label if role == "label" else KINDS[kind].texts[role]
     wanted = f"{accepted[0]!r} (or {', '.join(accepted[1:])})"
+    # a file to predict
+    pairs = ", or hold two texts with a tab between them" if kind == "pair" else ""
     # no column is named by a number
     if not table.names or any(map(is_number, table.names)):
         return UserError(
-            f"{path}:1: the file has no header; its first line must name the columns, one of them {wanted}"
+            f"{path}:1: the file has no header; its first line must name the columns, one of them {wanted}{pairs}"
         )
     names = format_list(table.names[:_NAMES_SHOWN])
     return UserError(

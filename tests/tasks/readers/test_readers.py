@@ -206,6 +206,11 @@ def test_plain_text_has_no_header(write: Callable) -> None:
         assert [row.texts[0] for row in data.rows] == content.splitlines()
 
 
+def test_texts_to_predict_as_pairs_need_a_tab(write: Callable, refusal: Callable) -> None:
+    path = write("A fine film.\n", "a.txt")
+    assert refusal(read_texts, path, "pair-score").endswith("or hold two texts with a tab between them")
+
+
 def test_carriage_returns_inside_are_errors(write: Callable, refusal: Callable) -> None:
     """Read as text, a file of old Macintosh line ends would be one row."""
     for content, line in (("sent0,sent1,hard_neg\rA,B,C\rA,B,C", 1), ("sent0,sent1,hard_neg\nA,B,C\rA,B,C\n", 2)):
