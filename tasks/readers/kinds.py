@@ -182,8 +182,9 @@ def unknown_format(table: Table, request: Request) -> UserError:
     wanted = f"{accepted[0]!r} (or {', '.join(accepted[1:])})"
     # a file to predict
     pairs = ", or hold two texts with a tab between them" if kind == "pair" else ""
-    # no column is named by a number
-    if not table.names or any(map(is_number, table.names)):
+    # no column is named by a number, except in the course's test file of SST
+    is_header = bool(table.names) and not any(map(is_number, table.names))
+    if not is_header and HEADER_NAMES.isdisjoint(table.names):
         return UserError(
             f"{path}:1: the file has no header; its first line must name the columns, one of them {wanted}{pairs}"
         )

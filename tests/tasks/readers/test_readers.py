@@ -117,6 +117,7 @@ def test_texts_need_no_gold_scores(write: Callable) -> None:
     ("kind", "content", "words"),
     [
         ("single", "id\tsentence\n", "no column 'sentiment' "),
+        ("single", "0\t\tid\tsentence\n", "no column 'sentiment' "),  # the course's test file
         ("triplet", "anchor,negative\na,b\n", "no column 'sent1' "),
     ],
 )
