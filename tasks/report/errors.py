@@ -276,6 +276,8 @@ def _sample(options: argparse.Namespace) -> None:
 def _figure(options: argparse.Namespace) -> None:
     cli.require_writable(options.out)
     sheet = read_sheet(options.file)
+    if not sheet["category"].any():
+        raise UserError(f"{options.file}: no pair has a category yet")
     path = draw_categories(options.out or options.file.with_name("error-categories"), sheet)
     print(f"{counts_table(sheet, options.file.name).terminal()}\n\nfigure: {path}")
 

@@ -99,6 +99,10 @@ def test_labels_are_of_training_rows() -> None:
             b"left;right;points\n" + b"".join(b"a cat and so on;the cat again;0,%d\n" % n for n in range(10, 60)),
             "column 'points' has 50 different values in 50 rows",
         ),
+        (
+            b"left;right;points\n" + b"a cat and so on;the cat again;0,5\na dog and so on;the dog again;1,0\n" * 9,
+            "a point before",
+        ),
     ],
 )
 def test_unfit_file_is_named(content: bytes, problem: str) -> None:

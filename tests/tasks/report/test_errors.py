@@ -104,6 +104,8 @@ def test_sample_and_figure_commands(multitask: MakeRun, tmp_path: Path, capsys: 
     assert "note: only 39 dev pairs" in capsys.readouterr().err
     with pytest.raises(UserError, match="exists, and may hold categories"):
         errors.main(["sample", str(folder)])
+    with pytest.raises(UserError, match="no pair has a category yet"):
+        errors.main(["figure", str(folder / "pairs.tsv")])
     sheet = labelled(tmp_path / "labelled.tsv", 1)
     errors.main(["figure", str(sheet), "--out", str(tmp_path / "figure-1")])
     first = (tmp_path / "figure-1.svg").read_bytes()
