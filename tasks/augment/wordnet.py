@@ -38,7 +38,7 @@ PARTS = {
     **dict.fromkeys(("VB", "VBP", "VBZ", "VBG", "VBD", "VBN"), "v"),
     "RB": "r",
 }
-"""Penn tags whose words can be replaced -> WordNet's part of speech. Plural names and compared adverbs are left."""
+"""Penn tags whose words can be replaced -> WordNet's part of speech; without plural names and compared adverbs."""
 _BASE = {"NN", "NNP", "JJ", "RB", "VB", "VBP"}  # tags of uninflected forms
 _UNIVERSAL = {"n": "NOUN", "a": "ADJ", "v": "VERB"}
 _REPLACEABLE = re.compile(r"[A-Za-z]{2,}(?:-[A-Za-z]+)*")

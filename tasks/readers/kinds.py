@@ -180,7 +180,7 @@ def unknown_format(table: Table, request: Request) -> UserError:
     role = _missing_column(table.names, request)
     accepted = KINDS[kind].label if role == "label" else KINDS[kind].texts[role]
     wanted = f"{accepted[0]!r} (or {', '.join(accepted[1:])})"
-    # a file to predict
+    # pairs without labels are read to be predicted, and from plain text too
     pairs = ", or hold two texts with a tab between them" if kind == "pair" else ""
     # no column is named by a number, except in the course's test file of SST
     is_header = bool(table.names) and not any(map(is_number, table.names))
