@@ -17,7 +17,7 @@ from tasks import readers
 from tasks.augment import synonyms, wordnet
 
 P = 0.25
-"""The probability of a batch (method 3), the only one that the paper names, and here of a word (methods 1 and 2)."""
+"""The paper's probability of a batch (method 3); here it is that of a word too (methods 1 and 2)."""
 FILES = ("nli_for_simcse.csv", "nli-triplets.csv")
 
 

@@ -116,9 +116,10 @@ def retrieve(url: str, expected: str, target: Path, processor: Any = None) -> An
     # no connection or page; another hash; a damaged archive
     except (OSError, ValueError, zipfile.BadZipFile, tarfile.TarError) as error:
         cause: BaseException = error
-        # without a connection requests and urllib3 wrap what the system says, such as an unknown host, in long texts
-        while isinstance(error, OSError) and cause.__context__ is not None:
-            cause = cause.__context__
+        if isinstance(error, OSError):
+            # without a connection requests and urllib3 wrap what the system says, such as an unknown host
+            while cause.__context__ is not None:
+                cause = cause.__context__
         raise UserError(f"{url}: {cause}") from error
     if sha256 is None and not is_expected(target, expected):
         target.unlink()

@@ -17,7 +17,7 @@ _SCORES = 10  # more different numbers than this are scores, not classes
 _WORDS = 2  # cells of texts have more words than this, in the mean
 _CHARACTERS = 20  # or are longer than this, in languages without spaces
 _TRAIN = re.compile(r"(?<![a-z])train(ing)?(?=set|data|[^a-z]|$)", re.IGNORECASE)
-_COMMA_SCORE = re.compile(r"-?\d+,\d+")  # as a spreadsheet of many languages writes it
+_COMMA_SCORE = re.compile(r"-?\d+,\d+")  # as spreadsheets write it in many languages
 _FEW_ROWS = 2000  # fewer rows than this need the higher learning rate of the preset for small files
 
 
@@ -69,13 +69,14 @@ def write_task(source: Path) -> Path:
     if len(texts) == 2:
         kind = "similarity" if are_scores else "pair-classification"
 
-    have_commas = all(map(_COMMA_SCORE.fullmatch, labels))
-    if kind != "similarity" and (have_commas or not can_be_classes(labels, len(columns[label]))):
+    if kind != "similarity" and not can_be_classes(labels, len(columns[label])):
         counts = f"{len(labels):,} different values in {format_count(len(columns[label]), 'rows')}"
         raise UserError(
             f"--new-task {source}: column {label!r} has {counts}, so they are no classes; scores are numbers, with a "
             "point before decimals, and belong to two texts"
         )
+    if all(map(_COMMA_SCORE.fullmatch, labels)):
+        raise UserError(f"--new-task {source}: column {label!r} has {labels[0]!r}; scores have a point before decimals")
 
     few = len(columns[label]) < _FEW_ROWS
     lines = [

@@ -182,9 +182,9 @@ def unknown_format(table: Table, request: Request) -> UserError:
     wanted = f"{accepted[0]!r} (or {', '.join(accepted[1:])})"
     # pairs without labels are read to be predicted, and from plain text too
     pairs = ", or hold two texts with a tab between them" if kind == "pair" else ""
-    # no column is named by a number, except in the course's test file of SST
-    is_header = bool(table.names) and not any(map(is_number, table.names))
-    if not is_header and HEADER_NAMES.isdisjoint(table.names):
+    # no column is named by a number; the course's test file of SST has one, beside usual names
+    has_number = any(map(is_number, table.names))
+    if HEADER_NAMES.isdisjoint(table.names) and (has_number or not table.names):
         return UserError(
             f"{path}:1: the file has no header; its first line must name the columns, one of them {wanted}{pairs}"
         )

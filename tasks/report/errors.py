@@ -106,15 +106,15 @@ def read_sheet(path: Path) -> pd.DataFrame:
 
     Categories are keys or names, in upper or lower case; an empty one is a pair that is not labelled yet.
     """
-    form = f"{path}: not tab-separated UTF-8 text with the columns {', '.join(_COLUMNS)}"
+    problem = f"{path}: not tab-separated UTF-8 text with the columns {', '.join(_COLUMNS)}"
     try:
         sheet = pd.read_csv(
             require_file(path), sep="\t", dtype=str, keep_default_na=False, index_col=False, encoding="utf-8-sig"
         )
     except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        raise UserError(f"{form}: {reason(error)}") from error
+        raise UserError(f"{problem}: {reason(error)}") from error
     if not set(_COLUMNS).issubset(sheet.columns):
-        raise UserError(f"{form}: the first line has {format_list(list(sheet.columns))}")
+        raise UserError(f"{problem}: the first line has {format_list(list(sheet.columns))}")
     keys = {name.lower(): key for key, name in NAMES.items()}
     sheet["category"] = sheet["category"].str.strip().str.lower().replace(keys)
     for column, accepted in (("category", ["", *NAMES]), ("group", list(GROUPS))):

@@ -101,7 +101,7 @@ def test_labels_are_of_training_rows() -> None:
         ),
         (
             b"left;right;points\n" + b"a cat and so on;the cat again;0,5\na dog and so on;the dog again;1,0\n" * 9,
-            "a point before",
+            "column 'points' has '0,5'; scores have a point before decimals",
         ),
     ],
 )

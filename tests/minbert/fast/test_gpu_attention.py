@@ -6,6 +6,7 @@ python -m pytest --import-mode=importlib tests/minbert/fast/test_gpu_attention.p
 import pytest
 import torch
 
+from minbert import Ragged
 from minbert.fast import gpu_attention
 from minbert.fast.gpu_attention import kernel_name
 
@@ -30,9 +31,19 @@ def test_kernel_follows_device_dtype_width(
 def test_older_gpu_pads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
     kernel_name.cache_clear()
-    name = kernel_name(torch.device("cuda"), torch.float16, 64)
+    dtypes = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
+    names = {kernel_name(torch.device("cuda"), dtype, 64) for dtype in dtypes}
     kernel_name.cache_clear()
-    assert name == "padded"
+    assert names == {"padded"}
+
+
+@pytest.mark.parametrize("queries", [8, 2], ids=["tokens", "cls"])
+def test_flash_keeps_the_shape(queries: int) -> None:
+    """The meta device checks the operator's arguments and computes nothing."""
+    ragged = Ragged.from_lists([[1] * 3, [1] * 5]).to(torch.device("meta"))
+    query = torch.empty(queries, 4, 32, dtype=torch.bfloat16, device="meta")
+    key = torch.empty(8, 4, 32, dtype=torch.bfloat16, device="meta")
+    assert gpu_attention.flash(query, key, key, ragged, 0.1).shape == query.shape
 
 
 def test_changed_operator_pads(monkeypatch: pytest.MonkeyPatch) -> None:
