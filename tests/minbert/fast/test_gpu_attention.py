@@ -39,7 +39,7 @@ def test_older_gpu_pads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("queries", [8, 2], ids=["tokens", "cls"])
 def test_flash_keeps_the_shape(queries: int) -> None:
-    """The meta device checks the operator's arguments and computes nothing."""
+    """The meta device checks how many arguments the operator takes, and the shape; their order is for a GPU to test."""
     ragged = Ragged.from_lists([[1] * 3, [1] * 5]).to(torch.device("meta"))
     query = torch.empty(queries, 4, 32, dtype=torch.bfloat16, device="meta")
     key = torch.empty(8, 4, 32, dtype=torch.bfloat16, device="meta")
