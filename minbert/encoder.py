@@ -234,10 +234,7 @@ class Encoder:
         texts = _list_of_strings([sentences] if isinstance(sentences, str) else sentences)
         rows, truncated = self.rows(texts, self.prompt(prompt, prompt_name))
         if truncated:
-            warnings.warn(
-                f"{truncated} of {len(rows)} sentences are longer than {self.max_length} tokens and are truncated",
-                stacklevel=2,
-            )
+            warnings.warn(f"{truncated} of {len(rows)} sentences cut to {self.max_length} tokens", stacklevel=2)
         pooled = self.encode_ids(rows, batch_size=batch_size, show_progress_bar=show_progress_bar)
         result = self.finish(pooled, normalize_embeddings, truncate_dim)
         if isinstance(sentences, str):

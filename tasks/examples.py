@@ -147,7 +147,7 @@ def note_truncated(source: str, examples: Examples, form: str) -> None:
     longer, count = examples.truncated(form)
     if longer:
         length = examples.max_length
-        distributed.note(f"{source}: {longer:,} of {count:,} inputs are longer than {length} tokens and are truncated")
+        distributed.note(f"{source}: {longer:,} of {count:,} inputs cut to {length} tokens")
 
 
 Augmentation = Callable[[Examples, PlannedBatch], Examples]

@@ -104,7 +104,8 @@ def find_nltk_data(data: str = "") -> Path:
             return folder.resolve()
     raise UserError(
         f"WordNet and NLTK's tagger are not in {' or '.join(map(str, folders))}; "
-        f"`python data/get_data.py wordnet --data {default.parent}` fetches both, --synonyms none trains without them"
+        f"`python data/get_data.py wordnet --data {default.parent}` fetches both; "
+        "training needs neither with --synonyms none"
     )
 
 

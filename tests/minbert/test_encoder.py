@@ -87,7 +87,7 @@ def test_similarities_equal_sentence_transformers(encoder: Encoder, theirs: Sent
 def test_long_texts_are_truncated_alike(encoder: Encoder, theirs: SentenceTransformer) -> None:
     texts = [*SENTENCES, "a cat sat on a mat under a tree " * 100]
     assert encoder.max_length == theirs.max_seq_length == 256
-    with pytest.warns(UserWarning, match="1 of 7 sentences are longer than 256 tokens"):
+    with pytest.warns(UserWarning, match="1 of 7 sentences cut to 256 tokens"):
         vectors = encoder.encode(texts)
     np.testing.assert_allclose(encoder.similarity(vectors, theirs.encode(texts)).diag(), 1, atol=1e-5)
 
