@@ -8,7 +8,7 @@ python multitask_train.py --new-task reviews.csv && python multitask_train.py --
 import sys
 from functools import partial
 
-# first, as torch reads what the package sets
+# before torch: the package sets GOMP_SPINCOUNT, which OpenMP reads when torch is loaded
 from tasks import evaluate, manifests, model, new_task, record, registry, splits
 from tasks.augment.synonyms import synonym_augmentation, synonym_files, write_replacements
 from tasks.presets import PRESETS
@@ -91,7 +91,7 @@ def train(run: OpenRun[MultitaskSettings]) -> None:
         evaluation,
         device=run.device,
         precision=run.precision,
-        tasks=len(tasks),
+        num_tasks=len(tasks),
     )
     if distributed.rank():
         return
@@ -102,13 +102,13 @@ def train(run: OpenRun[MultitaskSettings]) -> None:
     scores = evaluate.score(multitask.tasks, predictions)
     for name, split in predictions:
         if multitask.tasks[name].definition is not None:
-            # the prediction file repeats the data file, which may have been edited during training
+            # an error if the data file was edited during training: the prediction file repeats it
             manifests.recorded_file(folder, name, split, None)
     record.save(folder, multitask.tasks, predictions, paths)
     initial.save(folder / "encoder", initial.pooler)
     # the last file, as it tells that the run is finished
     evaluate.save_scores(folder, scores, state, training.keep)
-    cli.say(f"\n{evaluate.as_text(scores, state, state.kept_weights(training, steps.total))}")
+    cli.say(f"\n{evaluate.as_text(scores, state, state.describe_kept_weights(training, steps.total))}")
     run.folder.record_step(state.step)
     cli.run_module("tasks.report", str(folder))
     folders = sorted({str(path.parent) for path in paths.values()})

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-import tasks  # noqa: F401  before torch, which then reads what it sets
+import tasks  # noqa: F401  before torch: it sets GOMP_SPINCOUNT, which OpenMP reads when torch is loaded
 
 # isort: split
 import torch
@@ -29,9 +29,10 @@ from tasks import difficulty
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files, write_replacements
 from tasks.contrastive import curriculum, losses, scoring, triplets
 from tasks.contrastive.curriculum import CurriculumSettings
-from tasks.contrastive.data import find_dev_pairs, with_dev_pairs
+from tasks.contrastive.data import find_dev_pairs, prepare_data
 from tasks.contrastive.fit import fit_and_save
 from tasks.contrastive.settings import (
+    TASK,
     ContrastiveEncoderSettings,
     FileSettings,
     InBatchTrainingSettings,
@@ -190,8 +191,8 @@ def train(run: OpenRun[PretrainSettings]) -> None:
     if options.files.difficulty_run:
         resources |= difficulty.input_files(difficulty_run)
     initial = start.load_initial_encoder(options.encoder, run.device)
-    rows_read = triplets.read(files, options.data.per_premise, initial.tokenizer, initial.max_length)
-    data = with_dev_pairs(rows_read, dev, options, initial, noun="triplets" if files.num_texts == 3 else "pairs")
+    rows_read = triplets.read_triplets(files, options.data.per_premise, initial.tokenizer, initial.max_length)
+    data = prepare_data(rows_read, dev, options, initial, noun="triplets" if files.num_texts == 3 else "pairs")
 
     # score them with the starting encoder, sort them into easy, semi-hard and hard, pace them over the epochs
     count = len(data.train)
@@ -202,7 +203,7 @@ def train(run: OpenRun[PretrainSettings]) -> None:
         else:
             scorer = Encoder(initial.model, initial.tokenizer, initial.pooler, precision=run.precision)
             score = partial(scoring.similarities, scorer, data.train, initial.sha256)
-        scores = scoring.of_run(run.folder.path, options.curriculum.score_names, count, run.device, score)
+        scores = scoring.scores_of_run(run.folder.path, options.curriculum.score_names, count, run.device, score)
     order, groups = curriculum.sort(options.curriculum, count, scores, training.seed)
     texts = sentence_numbers(data.train) if training.unique_batches else None
     steps = curriculum.pace(options.curriculum, training, order, texts)
@@ -210,19 +211,19 @@ def train(run: OpenRun[PretrainSettings]) -> None:
 
     # train on them
     model = ContrastiveModel(initial.model, initial.pooler, seed=training.seed, projection=options.encoder.projection)
-    augment = synonym_augmentation(options, {"nli": data.train}, steps, run.folder.path)
+    augment = synonym_augmentation(options, {TASK: data.train}, steps, run.folder.path)
     start.begin_run(
         run,
         initial,
         {**data.inputs, **resources},
         data=data.entry,
         plan=plan.manifest_entry(steps),
-        training_rows={"nli": count},
+        training_rows={TASK: count},
         curriculum=group_counts,
     )
     write_replacements(augment)
     if scores and distributed.rank() == 0:
-        write_atomic(run.folder.path / scoring.FILE, save(scores))
+        write_atomic(run.folder.path / scoring.SCORES_FILE, save(scores))
     print_curriculum(format_count(count, data.noun), group_counts)
     fit_and_save(
         run,

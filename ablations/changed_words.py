@@ -35,7 +35,7 @@ def main() -> None:
     rows = []
     for senses in ("first", "all"):
         tagged = wordnet.tag(texts, wordnet.WordNet(folder, senses, keep))
-        for method, kinds in wordnet.KINDS.items():
+        for method, kinds in wordnet.PARTS_OF_METHOD.items():
             of_method = tagged.only(kinds)
             replaceable = len(of_method.spans)
             with_synonym = sum(bool(of_method.of(number)) for number in range(len(texts)))

@@ -192,6 +192,8 @@ def parse_arguments() -> argparse.Namespace:
     options = parser.parse_args()
     if options.jobs < 1:
         raise UserError(f"--jobs {options.jobs}: must be at least 1")
+    if options.seeds < 0:
+        raise UserError(f"--seeds {options.seeds}: must be at least 0")
     return options
 
 

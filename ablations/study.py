@@ -155,8 +155,8 @@ class Study:
         if arm.command != STAGE_TWO:
             return score in STAGE_ONE_SCORES
         # a task of a file has the file's name
-        own = {Path(word).stem for word in names_in(arm.parsed().flat()["tasks"])}
-        return score == "dev_norm" or score.partition(".")[0] in TASKS.keys() | own
+        file_tasks = {Path(word).stem for word in names_in(arm.parsed().flat()["tasks"])}
+        return score == "dev_norm" or score.partition(".")[0] in TASKS.keys() | file_tasks
 
     def is_scored(self, arm: Arm) -> bool:
         """Whether the arm is in the tables: arms without any of the scores are there for others to start from."""
@@ -173,12 +173,12 @@ class Study:
         for (command, preset), arms in by_preset.items():
             settings = [arm.parsed().flat() for arm in arms]
             texts = []
-            for name, own in _preset_settings(command, preset).items():
+            for name, preset_value in _preset_settings(command, preset).items():
                 values = {str(of_arm[name]) for of_arm in settings}
                 # an arm that starts from another has the weights of that one
                 starting = name == "weights" and all(arm.start for arm in arms)
-                if values != {str(own)} and len(values) == 1 and not starting:
-                    texts.append(f"{name.replace('_', '-')} {values.pop()} ({str(own) or 'default'})")
+                if values != {str(preset_value)} and len(values) == 1 and not starting:
+                    texts.append(f"{name.replace('_', '-')} {values.pop()} ({str(preset_value) or 'default'})")
             # two commands may have presets of one name
             label = preset if presets.count(preset) == 1 else f"{command} --preset {preset}"
             departures[label] = ", ".join(texts)
@@ -200,10 +200,10 @@ class Study:
         """
         new = _underscored(settings)
         for name in new:
-            having = [arm for arm in self.arms.values() if arm.has_flag(name)]
-            if not having:
+            with_flag = [arm for arm in self.arms.values() if arm.has_flag(name)]
+            if not with_flag:
                 raise UserError(f"--set {name}: no arm has such a flag")
-            if len({str(arm.settings.get(name)) for arm in having if self.is_scored(arm)}) > 1:
+            if len({str(arm.settings.get(name)) for arm in with_flag if self.is_scored(arm)}) > 1:
                 raise UserError(f"--set {name}: the arms differ by it")
         arms = {}
         for name, arm in self.arms.items():
@@ -330,7 +330,7 @@ class ArmRun:
         """The scores of the run, empty if it has none."""
         return read_optional_json(self.folder / "scores.json")
 
-    def suite_scores(self, name: str) -> dict[str, Any]:
+    def suite_results(self, name: str) -> dict[str, Any]:
         """The results of a suite, empty if it has not been run."""
         module = self.suites[name].split()[0]
         return read_optional_json(self.folder / "suites" / name / f"{module.removesuffix('_suite')}.json")
@@ -341,7 +341,7 @@ class ArmRun:
             yield self._training_command()
         for name in self.suites:
             command = self._suite_command(name)
-            record = self.suite_scores(name)
+            record = self.suite_results(name)
             # a suite that was stopped has kept the sets that it had, and is run again
             complete = record.get("complete", True)
             if record.get("command") != shlex.join(["python", *command]) or not complete:

@@ -14,13 +14,14 @@ from typing import Any
 
 import pandas as pd
 
-from ablations.study import STAGE_ONE_SCORES, ArmRun, Study
+from ablations.study import STAGE_ONE_SCORES, STAGE_TWO, ArmRun, Study
 from minbert.files import write_atomic
 from tasks import charts
 from tasks.charts import BLUE, DASHED, GROUND, INK
 from tasks.compare import differences, mean_text, summary
+from tasks.contrastive.settings import TASK
 from tasks.intervals import Interval
-from tasks.metrics import DESCRIPTIONS
+from tasks.metrics import DESCRIPTIONS, DEV_NORM
 from tasks.registry import TASKS
 from tasks.runs import read_run
 from tasks.tables import MISSING, Table, interval_text, number
@@ -36,7 +37,7 @@ _NOTE = (
 
 
 @dataclass(frozen=True)
-class Score:
+class ScoreDisplay:
     """How a score is displayed: multiplied by `times`, with `digits` decimals."""
 
     name: str
@@ -45,7 +46,7 @@ class Score:
     digits: int
 
     @classmethod
-    def of(cls, name: str, study: Study) -> "Score":
+    def of(cls, name: str, study: Study) -> "ScoreDisplay":
         """The display of a score: correlations and accuracies of suites and stage one are × 100."""
         suite = ""
         title = ", ".join(DESCRIPTIONS.get(name, (name,)))
@@ -62,7 +63,7 @@ class Score:
         return cls(name, title, 1.0, 4)
 
     @property
-    def format(self) -> dict[str, Any]:
+    def number_options(self) -> dict[str, Any]:
         """The keyword arguments of the functions that print numbers."""
         return {"digits": self.digits, "times": self.times}
 
@@ -75,13 +76,13 @@ def matches(score: str, wanted: str) -> bool:
 def write_results(study: Study, runs: Sequence[ArmRun], folder: Path, command: str, failed: Mapping[str, str]) -> bool:
     """Write the tables and the figure of the finished runs; returns False if there are none."""
     finished = [run for run in runs if run.name not in failed and run.is_finished()]
-    scored = [run for run in runs if study.is_scored(run.arm)]
-    done = [run for run in finished if run in scored]
+    done = [run for run in finished if study.is_scored(run.arm)]
     values = values_frame(study, done)
     if values.empty:
         return False
     rows = summarise(study, values, done)
-    missing = [run.name for run in scored if run not in done]
+    finished_names = {run.name for run in finished}
+    missing = [run.name for run in runs if study.is_scored(run.arm) and run.name not in finished_names]
     about = {
         "study": study.name,
         "command": command,
@@ -125,7 +126,7 @@ def scores_of(run: ArmRun) -> dict[str, float | None]:
                 for measure in ("precision", "recall", "f1"):
                     values[f"{task}.{measure}.{row['label']}"] = row[measure]
     for suite in run.suites:
-        for name, value in suite_scores(run.suite_scores(suite)).items():
+        for name, value in suite_scores(run.suite_results(suite)).items():
             values[f"{suite}/{name}"] = value
     return values
 
@@ -184,7 +185,7 @@ def summarise(study: Study, values: pd.DataFrame, runs: Sequence[ArmRun]) -> pd.
         interval = over_rows.get((arm, score), Interval(math.nan, math.nan))
         printed = study.paper.values.get(arm, {}).get(score, math.nan)
         # papers print most scores times 100, the runs record them as they are
-        columns["paper"].append(printed / Score.of(score, study).times)
+        columns["paper"].append(printed / ScoreDisplay.of(score, study).times)
         columns["row_low"].append(interval.low)
         columns["row_high"].append(interval.high)
         columns["step"].append(steps.get(arm, MISSING))
@@ -228,15 +229,15 @@ def intervals_over_rows(study: Study, runs: Sequence[ArmRun]) -> dict[tuple[str,
     first = tasks.pop(study.baseline, [])
     if not first:
         return {}
+    stage_two = baseline.command == STAGE_TWO
+    score_names = {DEV_NORM: "dev_norm"}
+    if not stage_two:
+        # of several dev sets the score is their mean, which has no rows
+        score_names = {"sts": "sts_dev_spearman"}
     for arm, second in tasks.items():
-        for difference in differences(first, second):
-            score = difference.name.replace(" ", "_")
-            if difference.metric == "Spearman's rho":
-                # stage one: of several dev sets the score is the mean, which has no rows
-                if difference.name != "sts":
-                    continue
-                score = "sts_dev_spearman"
-            if difference.interval:
+        for difference in differences(first, second, norm=stage_two):
+            if difference.interval is not None:
+                score = score_names.get(difference.name, difference.name)
                 by_score[arm, score] = difference.interval
     return by_score
 
@@ -302,9 +303,8 @@ def provenance(runs: Sequence[ArmRun]) -> dict[str, Any]:
                     of_role.append(value)
         of_tasks = manifest["training_rows"]
         counts = ", ".join(f"{name} {count:,}" for name, count in of_tasks.items())
-        if list(of_tasks) == ["nli"]:
-            # stage one's name for its only loss, whatever its texts
-            counts = f"{of_tasks['nli']:,}"
+        if list(of_tasks) == [TASK]:
+            counts = f"{of_tasks[TASK]:,}"
         if counts not in rows:
             rows.append(counts)
         environment = manifest["environment"]
@@ -339,7 +339,7 @@ def markdown(study: Study, rows: pd.DataFrame, about: Mapping[str, Any], *, figu
         if len(of_score) and wanted.endswith("*"):
             parts.append(table_of_sets(study, of_score, wanted))
         elif len(of_score):
-            parts.append(table_of_arms(study, of_score, Score.of(wanted, study), about["before_training"]))
+            parts.append(table_of_arms(study, of_score, ScoreDisplay.of(wanted, study), about["before_training"]))
         else:
             parts.append(f"No finished run has the score `{wanted}`.")
     for name, slips in study.paper.slips.items():
@@ -363,7 +363,7 @@ def markdown(study: Study, rows: pd.DataFrame, about: Mapping[str, Any], *, figu
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
-def table_of_arms(study: Study, rows: pd.DataFrame, score: Score, before: Mapping[str, float]) -> str:
+def table_of_arms(study: Study, rows: pd.DataFrame, score: ScoreDisplay, before: Mapping[str, float]) -> str:
     """The table of one score: a row for each arm, then the rows that the paper quotes."""
     lines = []
     for _, row in rows.iterrows():
@@ -373,10 +373,10 @@ def table_of_arms(study: Study, rows: pd.DataFrame, score: Score, before: Mappin
                 "arm": f"{arm} (baseline)" if arm == study.baseline else arm,
                 "step": row["step"],
                 "seeds": str(row["seeds"]),
-                "mean": mean_text(row, **score.format) + (" ●" if row["best"] else ""),
-                "difference": number(row["difference"], **score.format, sign=True),
-                "95%, over seeds": interval_text(row["low"], row["high"], **score.format, sign=True),
-                "95%, over rows": interval_text(row["row_low"], row["row_high"], **score.format, sign=True),
+                "mean": mean_text(row, **score.number_options) + (" ●" if row["best"] else ""),
+                "difference": number(row["difference"], **score.number_options, sign=True),
+                "95%, over seeds": interval_text(row["low"], row["high"], **score.number_options, sign=True),
+                "95%, over rows": interval_text(row["row_low"], row["row_high"], **score.number_options, sign=True),
                 "paper": printed_value(study, arm, score.name),
             }
         )
@@ -389,21 +389,21 @@ def table_of_arms(study: Study, rows: pd.DataFrame, score: Score, before: Mappin
     frame = frame.loc[:, [set(frame[name]) != {MISSING} for name in frame]]
     notes = []
     if score.name in before:
-        notes.append(f"Before training: {number(before[score.name], **score.format)}.")
+        notes.append(f"Before training: {number(before[score.name], **score.number_options)}.")
     return Table(score.title, frame, tuple(notes)).markdown()
 
 
 def table_of_sets(study: Study, rows: pd.DataFrame, wanted: str) -> str:
     """The table of several scores, a column each: rows for each arm, its values in the paper, and quoted systems."""
     prefix = wanted.removesuffix("*")
-    score = Score.of(str(rows["metric"].iloc[0]), study)
+    score = ScoreDisplay.of(str(rows["metric"].iloc[0]), study)
     lines: list[dict[str, str]] = []
     for arm, of_arm in rows.groupby("group", sort=False):
         means = {"arm": str(arm), "step": of_arm["step"].iloc[0]}
         printed = {"arm": f"{arm}, paper"}
         for _, row in of_arm.iterrows():
             name = row["metric"].removeprefix(prefix)
-            means[name] = mean_text(row, **score.format) + (" ●" if row["best"] else "")
+            means[name] = mean_text(row, **score.number_options) + (" ●" if row["best"] else "")
             printed[name] = printed_value(study, str(arm), row["metric"])
         lines.append(means)
         if of_arm["paper"].notna().any():
@@ -438,7 +438,7 @@ def draw(study: Study, rows: pd.DataFrame) -> bytes | None:
 
     The thick bar is the 95% interval over dev rows, the thin bar the 95% interval over seeds.
     """
-    score = Score.of(str(rows["metric"].iloc[0]), study)
+    score = ScoreDisplay.of(str(rows["metric"].iloc[0]), study)
     arms = rows[(rows["metric"] == score.name) & rows["difference"].notna()].reset_index(drop=True)
     if arms.empty:
         return None

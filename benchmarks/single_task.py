@@ -53,11 +53,11 @@ class Classifier(nn.Module):
         return self.linear(self.dropout((hidden * mask).sum(1) / mask.sum(1)))
 
 
-def rows_of(task: str, split: str, data: Path, limit: int = 0) -> list[Row]:
+def rows_of(name: str, split: str, data: Path, limit: int = 0) -> list[Row]:
     """The rows of a split, of train and dev those with a label; the first `limit` of them unless it is 0."""
-    kind = TASKS[task]()
-    path = readers.find_file(data, "course", [getattr(kind.files, split)])
-    rows = readers.open_as(path, kind.kind, split, classes=kind.class_count).rows
+    task = TASKS[name]()
+    path = readers.find_file(data, "course", [getattr(task.files, split)])
+    rows = readers.open_as(path, task.kind, split, classes=task.class_count).rows
     if split != "test":
         rows = [row for row in rows if not math.isnan(row.label)]
     return rows[: limit or None]
@@ -169,7 +169,7 @@ def fine_tune(options: argparse.Namespace, seed: int) -> list[float]:
 
 def main() -> None:
     """Fine-tune once a seed, and print the mean and the standard deviation over the seeds."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = cli.Parser(doc=__doc__)
     parser.add_argument("--task", choices=list(OUTPUTS), required=True, help="which task")
     parser.add_argument("--data", type=Path, default=DATA, help="(default: $DATA_DIR, else data/sample)")
     parser.add_argument("--epochs", type=int, default=3, help="(default: %(default)s)")

@@ -128,7 +128,7 @@ class TheirTripletStep:
 def read_triplets(data: Path, folder: Path, length: int) -> Examples:
     """The NLI triplets of a data folder."""
     files = triplets.find_triplets("", str(data))
-    return triplets.read(files, "first", Tokenizer.load(folder), length).examples
+    return triplets.read_triplets(files, "first", Tokenizer.load(folder), length).examples
 
 
 def triplet_batches(examples: Examples, size: int, count: int, collate: Callable[..., Any]) -> list[Triplets]:
@@ -273,7 +273,7 @@ def stage_two(options: argparse.Namespace, folder: Path, precisions: Sequence[st
     tokens = 0
     for batch in batches:
         lengths = [len(ids) for ids, _, _ in batch]
-        padded += size * max(lengths)
+        padded += len(batch) * max(lengths)
         tokens += sum(lengths)
     title = f"Stage two: {size} pairs, {1 - tokens / padded:.0%} padding if padded"
     return timing_table(title, seconds, f"minbert {precisions[0]}")

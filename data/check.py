@@ -82,7 +82,9 @@ def read_files(data: Path) -> Iterator[CheckedFile]:
     for name, folder, pattern, kind, classes in TABLES:
         paths = sorted((data / folder).glob(pattern)) or sorted(data.glob(pattern))
         for path in paths:
-            split = SPLIT.findall(f"train {path.name}")[-1]  # the one named last
+            splits = SPLIT.findall(path.name)
+            # a name may hold several, of which the last counts; a file without one is for training
+            split = splits[-1] if splits else "train"
             yield checked(name, split, relative(path, data), open_as(path, kind, split, classes=classes))
     base = senteval.find_root(data)
     if base is not None:

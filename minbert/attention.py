@@ -158,7 +158,7 @@ def sorted_by_length(ragged: Ragged) -> SortedBatch | None:
 
 
 def in_length_order(encode: Callable[[Ragged], Tensor], ragged: Ragged) -> Tensor:
-    """The vectors [B, D] that `encode` computes of a batch, which it is given sorted by length where this is faster."""
+    """`encode(ragged)`, computed on the batch sorted by length where that is faster: [B, D] in the given order."""
     ordered = sorted_by_length(ragged)
     if ordered is None:
         return encode(ragged)

@@ -121,13 +121,10 @@ def _read_tokenizer(source: str, options: dict[str, Any], *, lowercase: bool) ->
     name = type(theirs).__name__
     if len(theirs) <= len(theirs.all_special_tokens):  # transformers makes an empty one
         return None, theirs.model_max_length
-    problems = [
-        (not theirs.is_fast, "is written in Python; only those of the tokenizers library are supported"),
-        (theirs.truncation_side != "right", "truncates on the left, which is not supported"),
-    ]
-    for has_problem, problem in problems:
-        if has_problem:
-            raise UserError(f"its tokenizer, {name}, {problem}")
+    if not theirs.is_fast:
+        raise UserError(f"its tokenizer, {name}, is written in Python, not one of the tokenizers library")
+    if theirs.truncation_side != "right":
+        raise UserError(f"its tokenizer, {name}, truncates on the left, which is not supported")
     special_tokens = {role: getattr(theirs, role) for role in BERT_TOKENS if getattr(theirs, role)}
     library = theirs.backend_tokenizer
     if lowercase:

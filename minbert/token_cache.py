@@ -85,7 +85,10 @@ class StoredStrings(Sequence[str]):
 
 @dataclass(frozen=True)
 class TokenCache:
-    """The rows of one data file, with `num_texts` texts each; text c of row i has the index i * num_texts + c."""
+    """The rows of one or several data files, with `num_texts` texts each.
+
+    Text c of row i has the index i * num_texts + c. `source` is the first file, `sha256` the hash given to `load`.
+    """
 
     source: Path
     sha256: str

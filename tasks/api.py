@@ -31,8 +31,8 @@ from tasks.readers.rows import SPLITS
 from tasks.settings import MultitaskSettings, resolve_defaults
 
 Tasks = str | Mapping[str, Mapping[str, Any] | None]
-"""Tasks as `--tasks` names them, or their names with the keys of a task's file, of which files may be data frames; the
-course's tasks, such as sst, with None."""
+"""What `--tasks` takes ("sst,reviews.toml"), or the keys of a task's TOML file by the task's name: `train`, `dev` and
+`test` may be data frames. A course task, such as sst, has None in place of keys."""
 
 
 @dataclass(frozen=True)
@@ -83,14 +83,15 @@ def train(tasks: Tasks, encoder: str | Path | Encoder = "minilm", **settings: An
         flags["weights"] = _encoder_folder(encoder) if isinstance(encoder, Encoder) else encoder
     arguments = [f"{flag_name(name)}={value}" for name, value in flags.items() if value is not None]
     parsed = parse(MultitaskSettings, PRESETS, arguments, program="multitask_train.py", default="default")
-    deterministic = torch.get_deterministic_debug_mode()
-    fills = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    # a run turns torch's deterministic algorithms on; the caller gets the former settings back
+    debug_mode = torch.get_deterministic_debug_mode()
+    fill_memory = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     try:
         with start.open_run(resolve_defaults(parsed)) as run:
             train_run(run)
     finally:
-        torch.set_deterministic_debug_mode(deterministic)
-        torch.utils.deterministic.fill_uninitialized_memory = fills  # type: ignore[attr-defined]
+        torch.set_deterministic_debug_mode(debug_mode)
+        torch.utils.deterministic.fill_uninitialized_memory = fill_memory  # type: ignore[attr-defined]
     return load(run.folder.path)
 
 

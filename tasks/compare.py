@@ -27,7 +27,7 @@ from tasks.record import PredictedRows, TaskScores
 from tasks.runs import Run, read_run
 from tasks.tables import MISSING, Table, interval_text, number, wide
 
-TasksScores = Mapping[str, TaskScores]
+ScoresByTask = Mapping[str, TaskScores]
 """Task name -> dev scores, in the order of the tasks."""
 _SEED = re.compile(r"[-_/. ]*seed[-_ ]?\d*")
 _SOURCES = ("encoder", "sentence_encoder", "weights", "from_run")  # settings that name an encoder
@@ -55,14 +55,14 @@ class Difference:
         return self.second - self.first
 
 
-def score_intervals(tasks: TasksScores, *, norm: bool) -> tuple[dict[str, Interval | None], Interval | None]:
+def score_intervals(tasks: ScoresByTask, *, norm: bool) -> tuple[dict[str, Interval | None], Interval | None]:
     """95% bootstrap intervals over dev rows: of each task's score, and of the dev norm if `norm` is true."""
     samples: dict[str, np.ndarray] = {}
     by_task: dict[str, Interval | None] = {}
     for name, task in tasks.items():
         by_task[name] = None
-        rows = task.rows.labelled() if task.rows is not None else None
-        if rows:
+        rows = task.labelled_rows
+        if rows is not None:
             # [1, R]: one system
             samples[name] = intervals.bootstrap(
                 task.metric, rows.predicted[None], rows.gold, name, resamples=RESAMPLES
@@ -73,11 +73,13 @@ def score_intervals(tasks: TasksScores, *, norm: bool) -> tuple[dict[str, Interv
     return by_task, None
 
 
-def _dev_norm_samples(tasks: TasksScores, samples: Mapping[str, np.ndarray]) -> np.ndarray:
-    return metrics.dev_norm((tasks[name].metric, values) for name, values in samples.items())
+def _dev_norm_samples(tasks: ScoresByTask, samples: Mapping[str, np.ndarray]) -> np.ndarray:
+    norm = metrics.dev_norm([(tasks[name].metric, values) for name, values in samples.items()])
+    assert norm is not None
+    return norm
 
 
-def common(systems: Sequence[PredictedRows]) -> list[PredictedRows]:
+def rows_in_common(systems: Sequence[PredictedRows]) -> list[PredictedRows]:
     """The labelled rows whose id, gold label and, if all have recorded them, texts are in all systems.
 
     They are in the order of the first.
@@ -97,7 +99,9 @@ def common(systems: Sequence[PredictedRows]) -> list[PredictedRows]:
     return aligned
 
 
-def differences(first: Sequence[TasksScores], second: Sequence[TasksScores], *, norm: bool = True) -> list[Difference]:
+def differences(
+    first: Sequence[ScoresByTask], second: Sequence[ScoresByTask], *, norm: bool = True
+) -> list[Difference]:
     """The difference (second minus first) in each common task, and in the dev norm if all tasks can be compared.
 
     Each side is one or more runs of a setting, whose scores are averaged. A task is left out if its metrics differ, or
@@ -113,15 +117,16 @@ def differences(first: Sequence[TasksScores], second: Sequence[TasksScores], *, 
         if compared is not None:
             difference, first_samples[name], second_samples[name] = compared
             by_task.append(difference)
-    if not norm or not first[0].keys() == second[0].keys() == first_samples.keys():
+    same_tasks = first[0].keys() == second[0].keys() == first_samples.keys()
+    if not (norm and same_tasks):
         return by_task
     # the dev norms over the common rows, as for the tasks; the reported norms may be over more rows
     gap = _dev_norm_samples(second[0], second_samples) - _dev_norm_samples(first[0], first_samples)
     whole = Difference(
         name=DEV_NORM,
         metric="mean",
-        first=metrics.dev_norm((task.metric, task.first) for task in by_task),
-        second=metrics.dev_norm((task.metric, task.second) for task in by_task),
+        first=metrics.dev_norm([(task.metric, task.first) for task in by_task]),
+        second=metrics.dev_norm([(task.metric, task.second) for task in by_task]),
         interval=interval(gap),
         rows=sum(task.rows for task in by_task),
     )
@@ -137,13 +142,13 @@ def _compare_task(
     recorded = [system.rows for system in systems if system.rows is not None]
     if len(recorded) < len(systems) or any(system.metric != metric for system in systems):
         return None
-    rows = common(recorded)
+    rows = rows_in_common(recorded)
     gold = rows[0].gold
     if not len(gold):
         return None
     predicted = np.stack([system.predicted for system in rows])
     samples = intervals.bootstrap(metric, predicted, gold, first[0].name, resamples=RESAMPLES)
-    scores = intervals.scores(metric, predicted, gold)
+    scores = metrics.batched_score(metric, predicted, gold)
     split = len(first)
     first_samples = samples[:split].mean(0)
     second_samples = samples[split:].mean(0)
@@ -367,28 +372,26 @@ def difference_table(groups: Mapping[str, Sequence[Run]], summary: pd.DataFrame)
                 pairing = "paired"
             elif not np.isnan(row["low"]):
                 pairing = "unpaired"
-            over_dev_rows = MISSING
-            count = MISSING
             value = number(row["difference"], 4, sign=True)
-            of_common = MISSING
+            cells = {
+                "run": group,
+                "metric": row["metric"],
+                "difference": value,
+                "95%, over seeds": interval_text(row["low"], row["high"], 4, sign=True),
+                "pairing": pairing,
+                "in common rows": MISSING,
+                "95%, over rows": MISSING,
+                "rows": MISSING,
+            }
             difference = over_rows.get(row["metric"])
             if difference is not None and difference.interval is not None:
-                over_dev_rows = difference.interval.text(sign=True)
-                count = f"{difference.rows:,}"
-                of_common = number(difference.value, 4, sign=True)
-            rows.append(
-                {
-                    "run": group,
-                    "metric": row["metric"],
-                    "difference": value,
-                    "95%, over seeds": interval_text(row["low"], row["high"], 4, sign=True),
-                    "pairing": pairing,
-                    # a value only where a run was scored on other rows too
-                    "in common rows": of_common if of_common != value else MISSING,
-                    "95%, over rows": over_dev_rows,
-                    "rows": count,
-                }
-            )
+                in_common = number(difference.value, 4, sign=True)
+                # another value only where a run was scored on other rows too
+                if in_common != value:
+                    cells["in common rows"] = in_common
+                cells["95%, over rows"] = difference.interval.text(sign=True)
+                cells["rows"] = f"{difference.rows:,}"
+            rows.append(cells)
         notes += _left_out(baseline, first, group, groups[group], over_rows)
     if not rows:
         return Table(f"Differences to {baseline}", pd.DataFrame(), tuple(notes))

@@ -194,9 +194,11 @@ def _labels(path: Path, table: Mapping[str, Any], labels_of_rows: Sequence[str])
     """The classes: those of the file, else all of the training rows, sorted."""
     if "labels" in table:
         labels = table["labels"]
-        # as the cells of a column: true, 1 for 1.0
-        names = [cell(path, 1, {"labels": label}, "labels") for label in labels] if isinstance(labels, list) else []
-        if len(set(names)) < max(2, len(names)):
+        names = []
+        if isinstance(labels, list):
+            # as the cells of a column: true, 1 for 1.0
+            names = [cell(path, 1, {"labels": label}, "labels") for label in labels]
+        if len(names) < 2 or len(set(names)) < len(names):
             raise UserError(f"{path}: labels: {short_repr(labels)} is not a list of two or more different texts")
         return tuple(names)
     distinct = set(labels_of_rows) - {""}

@@ -6,13 +6,12 @@ import numpy as np
 
 from minbert.errors import UserError
 from minbert.files import sha256_of
-from minbert.train import checkpoint
 from minbert.train.run import InputFiles
 from minbert.train.settings import names_in
 from tasks import predict
 from tasks.contrastive.curriculum import TASK_LOSS
 from tasks.examples import Examples
-from tasks.manifests import fine_tuned
+from tasks.manifests import fine_tuned, kept_weights
 
 
 def similarity_losses(run: Path, triplets: Examples) -> dict[str, np.ndarray]:
@@ -34,9 +33,9 @@ def input_files(run: Path) -> InputFiles:
 
     Raises `UserError` if `run` is not a finished run of multitask_train.py with the task sts.
     """
-    manifest, scores = fine_tuned(run)
+    manifest, _ = fine_tuned(run)
     trained = manifest["all_settings"]["tasks"]
     if "sts" not in names_in(trained.lower()):
         raise UserError(f"--difficulty-run {run}: the run has no head for sts: it was trained on {trained}")
-    path = checkpoint.folder_of(run / "checkpoints", scores["step"]) / "model.safetensors"
+    path = kept_weights(run)
     return {"similarity head": (path, sha256_of(path))}

@@ -65,7 +65,7 @@ def check_alike(runs: Sequence[Path]) -> None:
                 raise UserError(f"{run} and {runs[0]} differ in the {name}")
 
 
-def load(run: Path, name: str, data: Path | None = None) -> Member:
+def predict_member(run: Path, name: str, data: Path | None = None) -> Member:
     """Predict the dev and test rows with the model that a run has kept.
 
     Data files are those that the manifest names, or the files of the same names in `data`. Raises `UserError` if one
@@ -103,7 +103,7 @@ def average(members: Sequence[Member]) -> Member:
 def scores(member: Member) -> dict[str, Any]:
     """The dev norm and each task's scores, as in a run's `scores.json`, with 95% intervals as [low, high]."""
     by_task, whole = compare.score_intervals(member.dev_scores, norm=True)
-    norm = evaluate.dev_norm([(report["metric"], report["score"]) for report in member.reports.values()])
+    norm = metrics.dev_norm([(report["metric"], report["score"]) for report in member.reports.values()])
     tasks = {name: report | {"interval": by_task[name]} for name, report in member.reports.items()}
     return {"dev_norm": norm, "interval": whole, "tasks": tasks}
 
@@ -157,9 +157,11 @@ def main(arguments: list[str] | None = None) -> None:
     members: list[Member] = []
     for run, name in zip(options.runs, names, strict=True):
         cli.say(f"predicting with {name}")
-        member = load(run, name, options.data)
-        # tasks of a file may have another title or metric in another run; the first run's hold for all
-        members.append(replace(member, tasks=members[0].tasks) if members else member)
+        member = predict_member(run, name, options.data)
+        if members:
+            # tasks of a file may have another title or metric in another run; the first run's hold for all
+            member = replace(member, tasks=members[0].tasks)
+        members.append(member)
     ensemble = average(members)
     content = scores(ensemble)
     content["members"] = {}

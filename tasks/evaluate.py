@@ -1,6 +1,6 @@
 """Predict with a model, and score it on the development sets."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,19 +81,12 @@ class DevEvaluation:
             self.latest_outputs[name, "dev"] = head_outputs
             scores[name] = report(task, task.predict(head_outputs), examples.labels)["score"]
             by_metric.append((task.metric, scores[name]))
-        norm = dev_norm(by_metric)
+        norm = metrics.dev_norm(by_metric)
         return norm, scores | {"dev_norm": norm}
 
     def outputs_of_kept(self, state: LoopState) -> HeadOutputs:
         """The outputs of the kept weights, if the latest evaluation was theirs, else none."""
         return self.latest_outputs if state.kept_step == state.step else {}
-
-
-def dev_norm(scores: Sequence[tuple[str, float | None]]) -> float | None:
-    """`metrics.dev_norm` of each task's metric and score; None without any defined score."""
-    if all(score is None for _, score in scores):
-        return None
-    return metrics.dev_norm(scores)
 
 
 def report(task: Task, predicted: np.ndarray, gold: np.ndarray) -> dict[str, Any]:
@@ -151,7 +144,7 @@ def save_scores(run: Path, scores: Mapping[str, Any], state: LoopState, rule: st
 
 
 def as_text(scores: Mapping[str, Any], state: LoopState, weights: str) -> str:
-    """The scores of a run as terminal output; `weights` are those of `LoopState.kept_weights`."""
+    """The scores of a run as terminal output; `weights` are those of `LoopState.describe_kept_weights`."""
     best = ""
     if state.best is not None and state.kept_step != state.best_step:
         best = f"; the best was {state.best:.4f} at step {state.best_step:,}"

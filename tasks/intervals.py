@@ -8,10 +8,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from minbert.seeds import numpy_generator
-from tasks.metrics import macro_f1
+from tasks.metrics import batched_score
 from tasks.tables import interval_text
 
 RESAMPLES = 2000
@@ -61,7 +60,7 @@ def bootstrap(
     """A task's metric for S systems on R resamples of the rows: predicted [S, N] and gold [N] to [S, R]."""
 
     def statistic(rows: np.ndarray) -> np.ndarray:
-        return scores(metric, predicted[:, rows], gold[rows])
+        return batched_score(metric, predicted[:, rows], gold[rows])
 
     return resampled(statistic, len(gold), "bootstrap", name, seed=seed, resamples=resamples)
 
@@ -71,28 +70,6 @@ def mean_samples(values: np.ndarray, *purpose: str, seed: int, resamples: int) -
     if not len(values):
         return np.empty(0)
     return resampled(lambda rows: values[rows].mean(-1), len(values), *purpose, seed=seed, resamples=resamples)
-
-
-def scores(metric: str, predicted: np.ndarray, gold: np.ndarray) -> np.ndarray:
-    """A task's metric over the last axis: predicted [..., N] and gold [N] or [..., N] to [...], NaN if undefined."""
-    if metric == "accuracy":
-        return np.asarray((predicted == gold).mean(-1))
-    if metric == "macro-F1":
-        return macro_f1(predicted, gold)
-    if metric == "Spearman's rho":
-        return _correlation(stats.rankdata(predicted, axis=-1), stats.rankdata(gold, axis=-1))
-    assert metric == "Pearson's r", metric
-    return _correlation(predicted, gold)
-
-
-def _correlation(predicted: np.ndarray, gold: np.ndarray) -> np.ndarray:
-    x = predicted - predicted.mean(-1, keepdims=True)
-    y = gold - gold.mean(-1, keepdims=True)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        r = (x * y).sum(-1) / np.sqrt((x * x).sum(-1) * (y * y).sum(-1))
-    # rounding may leave a constant side with a tiny variance
-    constant = (np.ptp(predicted, axis=-1) == 0) | (np.ptp(gold, axis=-1) == 0)
-    return np.where(constant, np.nan, r)
 
 
 def verdict(low: float, high: float) -> str:

@@ -1,11 +1,12 @@
 """A finished run as its manifest tells it: its data, their files, its sessions, and the runs behind its encoder."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from minbert.errors import UserError
 from minbert.files import read_json
+from minbert.train import checkpoint
 from tasks import readers
 from tasks.readers.rows import SPLITS
 
@@ -22,9 +23,20 @@ def finished(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 def fine_tuned(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """As `finished`, of a run of stage two, which has heads; `scores["step"]` is the checkpoint that it has kept."""
     manifest, scores = finished(folder)
-    if "tasks" not in manifest.get("all_settings", {}):
+    if not is_multitask(manifest):
         raise UserError(f"{folder}: holds no heads: only runs of multitask_train.py have them")
     return manifest, scores
+
+
+def is_multitask(manifest: Mapping[str, Any]) -> bool:
+    """Whether a manifest is of a run of stage two: its command alone has the setting `tasks`."""
+    return "tasks" in manifest.get("all_settings", {})
+
+
+def kept_weights(run: Path) -> Path:
+    """The file of the encoder and heads that a finished run of stage two has kept."""
+    _, scores = fine_tuned(run)
+    return checkpoint.folder_of(run / "checkpoints", scores["step"]) / "model.safetensors"
 
 
 def recorded_file(run: Path, task: str, split: str, data: Path | None) -> Path:
@@ -54,7 +66,7 @@ def data_entries(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """
     data = manifest["data"]
     entries = {}
-    if "tasks" in manifest["all_settings"]:
+    if is_multitask(manifest):
         for split, of_split in data.items():
             for task, entry in of_split.items():
                 entries[f"{split} {task}"] = entry
@@ -73,18 +85,6 @@ def files_of(entry: dict[str, Any]) -> list[dict[str, str]]:
     if entry.get("file"):
         return [entry]
     return entry.get("files", [])
-
-
-def kept_rows(entry: dict[str, Any]) -> int | None:
-    """The number of rows that are kept; earlier versions recorded that of triplets among the counts alone."""
-    if "kept" in entry:
-        return entry["kept"]
-    return entry.get("counts", {}).get("triplets")
-
-
-def are_minilm(weights: str) -> bool:
-    """Whether a folder of weights is all-MiniLM-L6-v2's, by its name."""
-    return "all-minilm-l6-v2" in weights.lower().replace("_", "-")
 
 
 def manifest_behind(folder: Path) -> tuple[Path, dict[str, Any]] | None:
@@ -121,6 +121,14 @@ def manifests_behind(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
         manifests[path.resolve()] = behind
         before = (content.get("weights") or {}).get("folder")
     return [*manifests.values()]
+
+
+def starts_from_minilm(folder: Path) -> bool:
+    """Whether the first weights behind a run or an encoder are all-MiniLM-L6-v2's, by the name of their folder."""
+    first = str(folder)
+    for _, manifest in manifests_behind(folder):
+        first = str((manifest.get("weights") or {}).get("folder", ""))
+    return "all-minilm-l6-v2" in first.lower().replace("_", "-")
 
 
 def data_files(data: Any, use: str = "train") -> Iterator[tuple[str, str]]:

@@ -1,6 +1,6 @@
 """Metrics: accuracy, macro-F1, Pearson, Spearman, per-class precision and recall. Undefined scores are None."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -66,6 +66,31 @@ def score(metric: str, predicted: np.ndarray, gold: np.ndarray) -> float | None:
     return pearson(predicted, gold)
 
 
+def batched_score(metric: str, predicted: np.ndarray, gold: np.ndarray) -> np.ndarray:
+    """As `score`, of many systems or resamples at once: predicted [..., N] and gold [N] or [..., N] to [...].
+
+    It is NaN where `score` is None.
+    """
+    if metric == "accuracy":
+        return np.asarray((predicted == gold).mean(-1))
+    if metric == "macro-F1":
+        return macro_f1(predicted, gold)
+    if metric == "Spearman's rho":
+        return _batched_correlation(stats.rankdata(predicted, axis=-1), stats.rankdata(gold, axis=-1))
+    assert metric == "Pearson's r", metric
+    return _batched_correlation(predicted, gold)
+
+
+def _batched_correlation(predicted: np.ndarray, gold: np.ndarray) -> np.ndarray:
+    x = predicted - predicted.mean(-1, keepdims=True)
+    y = gold - gold.mean(-1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        r = (x * y).sum(-1) / np.sqrt((x * x).sum(-1) * (y * y).sum(-1))
+    # rounding may leave a constant side with a tiny variance
+    constant = (np.ptp(predicted, axis=-1) == 0) | (np.ptp(gold, axis=-1) == 0)
+    return np.where(constant, np.nan, r)
+
+
 def _correlation(x: np.ndarray, y: np.ndarray, method: Any) -> float | None:
     if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return None
@@ -98,12 +123,14 @@ def confusion(predicted: np.ndarray, gold: np.ndarray, classes: int) -> np.ndarr
     return np.bincount(cells, minlength=classes**2).reshape(classes, classes)
 
 
-def dev_norm(scores: Iterable[tuple[str, S | None]]) -> S:
+def dev_norm(scores: Sequence[tuple[str, S | None]]) -> S | None:
     """The course leaderboard's overall score: the mean over tasks, from each one's metric and score.
 
-    A correlation r counts as (r + 1) / 2, another score as it is, and an undefined one as 0. Arrays of scores, of one
-    shape, give an array.
+    A correlation r counts as (r + 1) / 2, another score as it is, and an undefined one as 0; None if no score is
+    defined. Arrays of scores, of one shape, give an array.
     """
+    if all(score is None for _, score in scores):
+        return None
     terms: list[Any] = []
     for metric, score in scores:
         if score is None:

@@ -20,16 +20,17 @@ from minbert.config import BertConfig
 from minbert.errors import UserError, format_list
 from minbert.fast import accelerate
 from minbert.fast.graphs import GraphedVectors
-from minbert.files import expand_user, load_safetensors, read_json, sha256_of
+from minbert.files import expand_user, load_safetensors, sha256_of
 from minbert.optimizer import decay_groups
 from minbert.ragged import Ragged, to_device
 from minbert.seeds import torch_seed
 from minbert.tokenizer import Tokenizer
-from minbert.train import checkpoint, distributed
+from minbert.train import distributed
 from minbert.train.loop import StepContext
 from minbert.train.plan import PlannedBatch
 from minbert.train.run import InputFiles
 from tasks.examples import Augmentation, Examples, unchanged
+from tasks.manifests import fine_tuned, kept_weights
 from tasks.settings import MultitaskSettings, TrainingSettings
 from tasks.task import Task
 
@@ -215,10 +216,9 @@ def take_heads(model: MultitaskModel, settings: MultitaskSettings) -> tuple[dict
     if not settings.encoder.from_run:
         return None, {}
     run = expand_user(settings.encoder.from_run)
-    scores = read_json(run / "scores.json")
-    step = scores["step"]
+    _, scores = fine_tuned(run)
     recorded = scores["tasks"]
-    file = checkpoint.folder_of(run / "checkpoints", step) / "model.safetensors"
+    file = kept_weights(run)
     tensors = load_safetensors(file)
     # a run of single texts alone has none; this one then reads pairs with a copy of its encoder
     sentence_encoder = _tensors_below("sentence_encoder.", tensors)
@@ -228,7 +228,10 @@ def take_heads(model: MultitaskModel, settings: MultitaskSettings) -> tuple[dict
     for name, task in model.tasks.items():
         if name not in recorded:
             continue
-        before = [row["label"] for row in recorded[name]["per_class"]] or recorded[name].get("scale", list(task.scale))
+        report = recorded[name]
+        before = report.get("scale", list(task.scale))
+        if report["per_class"]:
+            before = [row["label"] for row in report["per_class"]]
         now = list(task.classes or task.scale)
         if before != now:
             raise UserError(
@@ -237,8 +240,11 @@ def take_heads(model: MultitaskModel, settings: MultitaskSettings) -> tuple[dict
         model.heads[name].load_state_dict(_tensors_below(f"heads.{name}.", tensors))
         kept.append(name)
     new = [name for name in model.tasks if name not in kept]
-    distributed.say(f"the heads of {', '.join(kept) or 'no task'} go on" + (f"; new: {', '.join(new)}" if new else ""))
-    return {"folder": str(run), "step": step, "heads": kept}, {"heads": (file, sha256_of(file))}
+    sentence = f"the heads of {', '.join(kept) or 'no task'} go on"
+    if new:
+        sentence += f"; new: {', '.join(new)}"
+    distributed.say(sentence)
+    return {"folder": str(run), "step": scores["step"], "heads": kept}, {"heads": (file, sha256_of(file))}
 
 
 def _tensors_below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""A first version of a task's TOML file, from the columns and rows of a data file, to be looked at."""
+"""`--new-task`: a first version of a task's TOML file, guessed from a data file; the user checks it before training."""
 
 import json
 import re

@@ -5,7 +5,6 @@ import io
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,7 @@ from tasks.readers import DataFile
 from tasks.readers.formats import cell, is_json, is_parquet, read_records
 from tasks.readers.kinds import parse_name, parse_score
 from tasks.readers.rows import is_of_split, plain_lines, read_label, records_of_split
-from tasks.readers.table import Record
+from tasks.readers.table import Record, ending
 from tasks.task import Files, Head, PairTask, Scaled
 
 _TENTH = 10  # one of so many training rows is a dev row
@@ -54,7 +53,8 @@ class OwnTask(PairTask):
         self.weight = definition.weight
         self.paths = {split: Path(path) for split, path in definition.files.items()}
         self.splits = tuple(self.paths)
-        if any(suffix.endswith(("json", "jsonl")) for suffix in self.paths["train"].suffixes):
+        # by its name: a finished run's training file may be gone
+        if ending(self.paths["train"]) in (".json", ".jsonl", ".ndjson"):
             self.prediction_ending = "jsonl"
 
     # --- head, loss and predictions
@@ -119,8 +119,11 @@ class OwnTask(PairTask):
             text = "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows)
             # an unpaired surrogate, as in texts that were cut, stays the escape that it was
             return text.encode("utf-8", "backslashreplace").decode("utf-8")
-        # JSON objects may have other names than the first one
-        columns = list(dict.fromkeys([*names, *chain.from_iterable(rows)]))
+        new_columns = ["prediction"]
+        if probabilities is not None:
+            new_columns += [f"p({name})" for name in self.classes]
+        # the file may have such columns, from an earlier prediction
+        columns = list(dict.fromkeys([*names, *new_columns]))
         buffer = io.StringIO()
         writer = csv.DictWriter(buffer, columns, lineterminator="\n")
         writer.writeheader()

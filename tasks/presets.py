@@ -1,4 +1,4 @@
-"""The presets of every command, from the two TOML files next to their settings, and the run that joins both stages."""
+"""The presets of all commands, and `CBCL_RUN`, the folder in which stage two looks for stage one's encoder."""
 
 from pathlib import Path
 

@@ -75,6 +75,14 @@ class TaskScores:
     scale: tuple[float, float] = (0.0, 5.0)  # of the scores of a task without classes
 
     @property
+    def labelled_rows(self) -> PredictedRows | None:
+        """The dev rows with a gold label; None if there are none, or none were recorded."""
+        if self.rows is None:
+            return None
+        rows = self.rows.labelled()
+        return rows if len(rows) else None
+
+    @property
     def tolerance(self) -> float:
         """How far a score may be from gold: a fifth of the scale, one point of five."""
         return (self.scale[1] - self.scale[0]) / 5

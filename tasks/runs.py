@@ -36,7 +36,7 @@ class Run:
     @property
     def multitask(self) -> bool:
         """Whether this is a run of stage two."""
-        return "tasks" in self.settings
+        return manifests.is_multitask(self.manifest)
 
     @property
     def kept_step(self) -> int:
@@ -45,7 +45,7 @@ class Run:
 
     @property
     def dev_norm(self) -> float | None:
-        """The mean of the tasks' scores, those of regressions brought to 0..1; None for stage one."""
+        """The mean of the tasks' scores, a correlation r as (r + 1) / 2; None for stage one."""
         return self.scores.get("dev_norm")
 
 
@@ -62,7 +62,7 @@ def read_run(folder: str | Path, name: str = "") -> Run:
     for key, value in scores.items():
         if isinstance(value, dict) and {"before", "after"} <= value.keys():
             changes[key] = value
-    if "tasks" in manifest["all_settings"]:
+    if manifests.is_multitask(manifest):
         tasks = task_scores(scores["tasks"], dev_rows)
     else:
         tasks = _dev_pair_scores(manifest, changes, dev_rows)
@@ -115,7 +115,7 @@ def _dev_pair_scores(
         if rows is not None:
             count = len(rows.labelled())
         else:
-            count = entry.get("labelled") or manifests.kept_rows(entry) or 0
+            count = entry.get("labelled") or entry.get("kept") or 0
         change = changes[f"{key}_dev_spearman"]
         tasks[key] = TaskScores(
             name=key,

@@ -15,7 +15,7 @@ from tasks.presets import CBCL_RUN, PRESETS
 
 LEADERBOARD = ("sst", "quora", "sts")
 """The tasks of the course's leaderboard; its overall score is the mean of their normalised scores."""
-_LAST_LAYERS_LR = 1e-3
+_HEADS_ONLY_LR = 1e-3
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class TrainingSettings(settings.TrainingSettings):
 
     lr: float = flag(
         1e-5,
-        f"learning rate (with --fine-tune-mode last-linear-layer {_LAST_LAYERS_LR:g}, unless the preset has one)",
+        f"learning rate (with --fine-tune-mode last-linear-layer {_HEADS_ONLY_LR:g}, unless the preset has one)",
     )
     head_lr: float = flag(0.0, "learning rate of the heads, under the same schedule; 0: that of the encoder")
     r_drop: float = flag(
@@ -183,7 +183,7 @@ class MultitaskSettings(Settings):
             raise UserError(f"--encoder {encoder}: no such folder; pretrain_cbcl.py writes one into its run folder")
 
     def identity(self) -> dict[str, Any]:
-        """As of every command, but a task's file counts by its name: what it says is compared by its hash."""
+        """As of every command, but of a task's TOML file only the name counts: its content is compared by its hash."""
         names = [Path(name).name for name in names_in(self.data.tasks)]
         return super().identity() | {"tasks": ",".join(names)}
 
@@ -223,7 +223,7 @@ def resolve_defaults(parsed: Parsed[MultitaskSettings]) -> Parsed[MultitaskSetti
         run = parsed.settings.run
         started = read_optional_json(expand_user(run.run_dir) / "manifest.json") if run.resume else {}
         if started:
-            # whatever stage one has left since
+            # a resumed run keeps the encoder that it began with, even if stage one has written another since
             changes["encoder"] = started["all_settings"].get("encoder", "")
         elif expand_user(CBCL_RUN).is_dir():
             # an unfinished stage one is an error, and no reason to start from --weights
@@ -236,7 +236,7 @@ def resolve_defaults(parsed: Parsed[MultitaskSettings]) -> Parsed[MultitaskSetti
         if head_lr:
             changes["lr"] = head_lr
         elif "lr" not in chosen:
-            changes["lr"] = _LAST_LAYERS_LR
+            changes["lr"] = _HEADS_ONLY_LR
     settings = parsed.settings.changed(**changes)
     if settings.encoder.sentence_encoder and settings.model.pairs != "joint":
         raise UserError("--sentence-encoder belongs to --pairs joint: no other form of pairs reads its vectors")

@@ -141,4 +141,4 @@ def make_plan(settings: MultitaskSettings, train: Mapping[str, Examples]) -> tup
         seed=training.seed,
         power=settings.schedule.power,
     )
-    return start.shortened(full, training), sizes
+    return plan.first_steps(full, training.max_steps), sizes

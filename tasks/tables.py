@@ -1,7 +1,7 @@
 """Numbers, durations and tables as they are shown: on pages, in Markdown and in a terminal.
 
 Results are kept as a long frame, with a row for each number. `wide` makes a row for each system of it, `numbers` and
-`between` its cells, and `Table` prints it:
+`interval_texts` its cells, and `Table` prints it:
 
     rows = wide(frame, ["encoder", "pooler"], "set", times=100)
     table = Table("STS, Spearman × 100", rows, notes=("Over all pairs of a set.",), left=2)
@@ -46,7 +46,7 @@ def interval_text(low: float, high: float, digits: int = 2, *, times: float = 1.
     return f"[{', '.join(numbers((low, high), digits, times=times, sign=sign))}]"
 
 
-def between(frame: pd.DataFrame, digits: int = 2, *, times: float = 1.0, sign: bool = False) -> list[str]:
+def interval_texts(frame: pd.DataFrame, digits: int = 2, *, times: float = 1.0, sign: bool = False) -> list[str]:
     """The intervals of the columns `low` and `high`, each as `interval_text` formats it."""
     ends = zip(frame["low"], frame["high"], strict=True)
     return [interval_text(low, high, digits, times=times, sign=sign) for low, high in ends]

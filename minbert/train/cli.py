@@ -99,8 +99,8 @@ def _discard(stream: IO[str]) -> None:
 
 def run_module(name: str, *arguments: str) -> None:
     """Run `python -m name` in a process of its own and print its output; if it fails, a note is printed instead."""
-    # in another process: a run that is saved must not end in an error of what shows it. -P and the path, as Python
-    # would look for the module in the current folder first
+    # In another process, as an error in the report must not fail a run that is already saved. Without -P Python would
+    # look for the module in the current folder first; PYTHONPATH names the project.
     paths = [str(Path(__file__).parents[2])]
     if "PYTHONPATH" in os.environ:
         paths.append(os.environ["PYTHONPATH"])

@@ -92,7 +92,7 @@ class LoopState:
         """The score of the weights of `kept_step`; None if it is undefined."""
         return self.best if self.kept_step == self.best_step else self.score
 
-    def kept_weights(self, training: TrainingSettings, planned: int) -> str:
+    def describe_kept_weights(self, training: TrainingSettings, planned: int) -> str:
         """Describe the kept weights, for display; `planned` is the number of steps in the plan."""
         if not self.kept_step:
             return "the encoder from before training"
@@ -120,7 +120,7 @@ def fit(
     device: torch.device,
     precision: str,
     baseline: float | None = None,
-    tasks: int = 1,
+    num_tasks: int = 1,
 ) -> LoopState:
     """Train until the end of the plan or early stopping, and leave the best or the last weights in `model`, by `keep`.
 
@@ -132,7 +132,7 @@ def fit(
     run_settings: how often the run is saved and logged.
     precision: "fp32", "bf16" or "fp16", in which a step whose gradients overflow changes no weights, but counts.
     baseline: the score of the model before training; without it the first defined score is the best so far.
-    tasks: the number of tasks; with several, losses are displayed with the task's name.
+    num_tasks: with several, losses are displayed with the task's name.
     A parameter group's learning rate follows the schedule from its `peak_lr`, by default that of `training`.
 
     Raises `UserError` if a loss, a gradient norm or a tensor to be saved is not finite, and `Interrupted`, after a
@@ -152,7 +152,7 @@ def fit(
         scaler.load_state_dict(state.loss_scale)
 
     pending: list[LoggedStep] = []  # steps whose scalars have not been read from the device
-    progress = Progress(plan, state.step, tasks, keeps_best=training.keep == "best")
+    progress = Progress(plan, state.step, num_tasks, keeps_best=training.keep == "best")
     stop = StopRequest()
     with catch_signals(stop.handle), closing(progress):
         model.train()

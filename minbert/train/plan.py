@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from minbert.errors import format_count
 from minbert.seeds import numpy_generator
+from minbert.train import distributed
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,9 @@ def random_subset(count: int, limit: int, seed: int, *counter: int | str) -> np.
 
 
 def first_steps(plan: Plan, steps: int) -> Plan:
-    """A plan of the first `steps` steps of `plan` (0: all)."""
+    """A plan of the first `steps` steps of `plan` (0: all), for `--max-steps`; warns if it has fewer."""
+    if steps > plan.total:
+        distributed.note(f"--max-steps {steps:,}: the run has only {format_count(plan.total, 'steps')}")
     if not 0 < steps < plan.total:
         return plan
     last_epoch = plan.epoch_of(steps - 1)

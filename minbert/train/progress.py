@@ -49,15 +49,15 @@ class Progress:
 
     On a terminal a bar shows them, below all other output. Elsewhere the loop prints them as a line of text with each
     row of the metrics, and in between when `due`. Evaluations are lines in both. `done` is the step that the run
-    begins with. With several `tasks`, a loss is shown with its task's name. `keeps_best` marks the best
+    begins with. With `num_tasks` above 1, a loss is shown with its task's name. `keeps_best` marks the best
     evaluation so far in its line.
     """
 
-    def __init__(self, plan: Plan, done: int, tasks: int, *, keeps_best: bool) -> None:
+    def __init__(self, plan: Plan, done: int, num_tasks: int, *, keeps_best: bool) -> None:
         self._plan = plan
         self._first_step = done
         self._step = done
-        self._several_tasks = tasks > 1
+        self._several_tasks = num_tasks > 1
         self._keeps_best = keeps_best
         self._means: dict[str, float] = {}  # the latest of each task
         self._score = ""
@@ -125,12 +125,9 @@ class Progress:
     def evaluated(self, row: Mapping[str, Any]) -> None:
         """Print one line for an evaluation, from its row of the metrics."""
         self._score = f"score {format_score(row['score'])}"
-        metrics = []
-        for name, value in row.items():
-            if name not in NOT_METRICS:
-                metrics.append(f"{name.replace('_', ' ')} {format_score(value)}")
+        metrics = {name: value for name, value in row.items() if name not in NOT_METRICS}
         best = "  (best so far)" if row["best"] and self._keeps_best else ""
-        measured = "  ".join(metrics) or "nothing is measured"
+        measured = format_metrics(metrics, "  ")
         distributed.say(f"epoch {self._epoch}  step {self._step:,}  evaluation: {measured}{best}")
         self._restart()
 
@@ -164,6 +161,12 @@ def _can_redraw(stream: TextIO) -> bool:
     """Whether a stream is a terminal that can be redrawn; in a notebook it claims to be one but cannot be redrawn."""
     in_notebook = "JPY_PARENT_PID" in os.environ
     return stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown") and not in_notebook
+
+
+def format_metrics(metrics: Mapping[str, float | None], separator: str = ", ") -> str:
+    """The metrics of an evaluation for the terminal."""
+    parts = [f"{name.replace('_', ' ')} {format_score(value)}" for name, value in metrics.items()]
+    return separator.join(parts) or "nothing is measured"
 
 
 def format_score(score: float | None) -> str:

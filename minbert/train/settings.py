@@ -382,10 +382,14 @@ def parse(
     configs = chosen.config or []
     if len(configs) > 1:
         raise UserError("--config: only one file of settings can be given")
-    file = require_file(expand_user(configs[0]), "--config") if any(configs) else None
-    table = read_toml(file) if file else {}
-    if "config" in table:
-        raise UserError(f"{file}: config: a file of settings cannot name another")
+    table: dict[str, Any] = {}
+    label = ""
+    if configs:
+        file = require_file(expand_user(configs[0]), "--config")
+        table = read_toml(file)
+        label = f"{file}: "
+        if "config" in table:
+            raise UserError(f"{label}config: a file of settings cannot name another")
     preset_of_file = table.pop("preset", default)
     preset = chosen.preset or str(preset_of_file)
     for command, command_presets in presets.items():
@@ -394,7 +398,7 @@ def parse(
     preset = one_of(preset, presets[program], "--preset")
     parser = _Parser(settings_class, preset_parser, program, doc)
     parser.set_defaults(**_table_values(parser, presets[program][preset].values, ""))
-    from_file = _table_values(parser, table, f"{file}: ")
+    from_file = _table_values(parser, table, label)
     parser.set_defaults(**from_file, preset=preset)
     namespace, typed = parser.values(arguments)
 

@@ -19,7 +19,6 @@ from minbert.files import expand_user
 from minbert.precision import DTYPES, amx_crashes, choose, default_device
 from minbert.tokenizer import Tokenizer
 from minbert.train import distributed
-from minbert.train.plan import Plan, first_steps
 from minbert.train.run import InputFiles, RunFolder, environment
 from minbert.train.settings import EncoderSettings, Parsed, S, TrainingSettings
 
@@ -264,13 +263,6 @@ def resolve_max_length(requested: int, config: BertConfig) -> int:
     if requested and not 8 <= requested <= positions:
         raise UserError(f"--max-length {requested}: must be from 8 to the encoder's {positions} positions")
     return requested or positions
-
-
-def shortened(full: Plan, settings: TrainingSettings) -> Plan:
-    """The plan, cut to its first `--max-steps` steps; warns if it has fewer."""
-    if settings.max_steps > full.total:
-        distributed.note(f"--max-steps {settings.max_steps:,}: the run has only {format_count(full.total, 'steps')}")
-    return first_steps(full, settings.max_steps)
 
 
 def note_rows(name: str, count: int, settings: TrainingSettings) -> None:

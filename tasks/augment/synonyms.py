@@ -138,7 +138,7 @@ def synonym_augmentation(options: SynonymOptions, sets: Mapping[str, Examples], 
     settings = options.synonyms
     if not settings.used:
         return unchanged
-    kinds = wordnet.KINDS[int(settings.synonyms)]
+    kinds = wordnet.PARTS_OF_METHOD[int(settings.synonyms)]
     keep = words_of(keep_file(options.files))
     words = wordnet.WordNet(wordnet.find_nltk_data(options.files.data), settings.synonyms_senses, keep)
     tagged = {}
@@ -195,10 +195,10 @@ def replace_words(
     """
     spans = tagged.of(number)
     # one number says whether, the other by which synonym
-    draws = numpy_generator(seed, "synonyms", row, column).random((len(spans), 2)).tolist()
+    numbers = numpy_generator(seed, "synonyms", row, column).random((len(spans), 2)).tolist()
     changes = []
-    for span, (draw, pick) in zip(spans, draws, strict=True):
-        if draw < p:
+    for span, (chance, pick) in zip(spans, numbers, strict=True):
+        if chance < p:
             changes.append(_change(tagged, text, span, pick))
     return changes
 
@@ -227,8 +227,8 @@ def replace_adjectives(
     random_bytes = digest(seed, "synonyms live", batch.task, batch.step, row, column)
     changes = []
     for i, span in enumerate(chosen):
-        draw = int.from_bytes(random_bytes[4 * i : 4 * i + 4], "little") / 2**32
-        changes.append(_change(tagged, text, span, draw))
+        pick = int.from_bytes(random_bytes[4 * i : 4 * i + 4], "little") / 2**32
+        changes.append(_change(tagged, text, span, pick))
     return changes
 
 

@@ -44,10 +44,10 @@ _UNIVERSAL = {"n": "NOUN", "a": "ADJ", "v": "VERB"}
 _REPLACEABLE = re.compile(r"[A-Za-z]{2,}(?:-[A-Za-z]+)*")
 _RUDE = {"ethnic_slur", "obscenity", "disparagement"}
 _INSIDE_A_PHRASE = {"of", "in", "at", "on", "to", "for", "by", "and"}
-KINDS = {1: "navr", 2: "na", 3: "a"}
+PARTS_OF_METHOD = {1: "navr", 2: "na", 3: "a"}
 """Method of replacement (CBCL, section 4.4) -> the parts of speech it replaces."""
 _VERSION = 9  # of the results of `tag`, part of the cache key
-_ORDER = "navr"
+_PART_NUMBERS = "navr"  # the index of a part is its number in `Tagged.kinds`
 # Penn Treebank tokens, as far as a tagger needs them: clitics split off, hyphenated words whole, each sign one token.
 TOKEN = re.compile(r"[^\W\d_]+(?=n['’]t\b)|n['’]t\b|['’](?:s|m|d|t|ll|re|ve)\b|\w+(?:-\w+)*|[^\w\s]", re.IGNORECASE)
 _ARTICLE = re.compile(r"\b(an?)\s+$", re.IGNORECASE)
@@ -308,14 +308,14 @@ def _find(folder: Path, resource: str) -> Any:
     """NLTK's path of a resource in a folder, which is added to its search path: outside it NLTK reads nothing."""
     import nltk.data
 
-    private = str(_private(folder))
-    if private not in nltk.data.path:
-        nltk.data.path.insert(0, private)
-    return nltk.data.find(f"{resource}/", paths=[private])
+    protected = str(_protected_folder(folder))
+    if protected not in nltk.data.path:
+        nltk.data.path.insert(0, protected)
+    return nltk.data.find(f"{resource}/", paths=[protected])
 
 
 @cache
-def _private(folder: Path) -> Path:
+def _protected_folder(folder: Path) -> Path:
     """The folder, or a copy until the end of this process if other users could have written its files.
 
     NLTK refuses such files. A clone has them under a umask of 002, and in a container where another user owns it.
@@ -356,7 +356,7 @@ class Tagged:
 
     def only(self, kinds: str) -> "Tagged":
         """The same texts with the spans of some kinds only, letters of `navr`."""
-        keep = np.isin(self.kinds, [_ORDER.index(kind) for kind in kinds])
+        keep = np.isin(self.kinds, [_PART_NUMBERS.index(kind) for kind in kinds])
         ends = np.concatenate([[0], np.cumsum(keep)])[self.ends]
         return replace(self, ends=ends, spans=self.spans[keep], kinds=self.kinds[keep])
 
@@ -392,10 +392,10 @@ def _tag(texts: Sequence[str], wordnet: WordNet) -> tuple[dict[str, np.ndarray],
             candidates = wordnet.candidates(text[start:end], name)
             article = _ARTICLE.search(text, 0, start)
             if article:
-                candidates = _that_fit(article[1], candidates)
+                candidates = _fit_article(article[1], candidates)
             if candidates:
                 group = groups.setdefault(candidates, len(groups))
-                spans.append((start, end, group, _ORDER.index(PARTS[name])))
+                spans.append((start, end, group, _PART_NUMBERS.index(PARTS[name])))
         return spans
 
     spans = []
@@ -408,7 +408,7 @@ def _tag(texts: Sequence[str], wordnet: WordNet) -> tuple[dict[str, np.ndarray],
     return arrays, {"candidates": list(groups)}
 
 
-def _that_fit(article: str, candidates: tuple[str, ...]) -> tuple[str, ...]:
+def _fit_article(article: str, candidates: tuple[str, ...]) -> tuple[str, ...]:
     """The candidates that can stand after this indefinite article, "a" or "an"."""
     after_an = article.lower() == "an"
     return tuple(word for word in candidates if bool(_AFTER_AN.match(word)) == after_an)

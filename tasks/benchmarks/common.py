@@ -21,7 +21,7 @@ from torch import Tensor
 from minbert import pooling, weights
 from minbert.bert import BertModel
 from minbert.encoder import Encoder, pool
-from minbert.errors import one_of
+from minbert.errors import UserError, one_of
 from minbert.fast import packed_weights
 from minbert.files import write_atomic, write_json
 from minbert.precision import autocast
@@ -29,8 +29,8 @@ from minbert.ragged import Ragged
 from minbert.train.cli import Parser, require_writable, say
 from tasks.contrastive.evaluation import unit
 from tasks.intervals import Interval, interval, verdict
-from tasks.manifests import are_minilm, data_files, manifests_behind
-from tasks.tables import Table, between, numbers, records
+from tasks.manifests import data_files, manifests_behind, starts_from_minilm
+from tasks.tables import Table, interval_texts, numbers, records
 
 AVERAGE = "avg."
 COLUMNS = ["encoder", "pooler"]
@@ -91,6 +91,8 @@ def parse(flags: argparse.ArgumentParser, arguments: list[str] | None) -> argpar
     """The flags, with the shared ones checked; `command` is the whole command line. None reads sys.argv."""
     words = sys.argv[1:] if arguments is None else arguments
     options = flags.parse_args(words)
+    if options.resamples < 0:
+        raise UserError(f"--resamples {options.resamples}: must be at least 0")
     options.command = shlex.join(["python", "-m", f"tasks.benchmarks.{options.module}", *words])
     if options.out is None:
         options.out = Path("runs/benchmarks") / options.encoder[0].strip("/.").replace("/", "-")
@@ -154,25 +156,26 @@ def comparisons(encoders: Sequence[NamedEncoder]) -> list[tuple[NamedEncoder, Na
     """(first, other) for every encoder after the first, pooler by pooler."""
     first = [encoder for encoder in encoders if encoder.name == encoders[0].name]
     rest = [encoder for encoder in encoders if encoder.name != encoders[0].name]
-    # every encoder has the same poolers in the same order, so the first one's are repeated for each of the rest
-    return list(zip(first * (len(rest) // len(first)), rest, strict=True))
+    pairs = []
+    for index, other in enumerate(rest):
+        # every encoder has the same poolers in the same order
+        pairs.append((first[index % len(first)], other))
+    return pairs
 
 
 def training_data(encoder: NamedEncoder) -> str:
     """The files that the encoder's run and the runs before it trained on and selected by, in a line; "" if unknown."""
     files: dict[str, list[str]] = {"train": [], "dev": []}
-    first_weights = str(encoder.folder)
     for _, manifest in manifests_behind(encoder.folder):
         for file, use in data_files(manifest["data"]):
             if Path(file).name not in files[use]:
                 files[use].append(Path(file).name)
-        first_weights = str((manifest.get("weights") or {}).get("folder", ""))
     facts = []
     if files["train"]:
         facts.append(f"trained on {', '.join(files['train'])}")
     if files["dev"]:
         facts.append(f"evaluated during training on {', '.join(files['dev'])}")
-    if are_minilm(first_weights):
+    if starts_from_minilm(encoder.folder):
         facts.append(MINILM_DATA)
     return "; ".join(facts)
 
@@ -353,7 +356,7 @@ def difference_tables(
             "first": numbers(rows["first_value"], digits, times=times),
             "second": numbers(rows["second_value"], digits, times=times),
             "difference": numbers(rows["difference"], digits, times=times, sign=True),
-            "95% interval, paired": between(rows, digits, times=times, sign=True),
+            "95% interval, paired": interval_texts(rows, digits, times=times, sign=True),
         }
         if higher_is_better:
             columns["the second is"] = [verdict(low, high) for low, high in zip(rows["low"], rows["high"], strict=True)]
@@ -387,8 +390,8 @@ def show(
     options: argparse.Namespace,
     encoders: Sequence[NamedEncoder],
     title: str,
-    tables: Iterable[Table],
-    figures: Iterable[str] = (),
+    tables: Sequence[Table],
+    figures: Sequence[str] = (),
 ) -> None:
     """Write `OUT/SUITE.md` with the tables and the figures (names of SVG files), and print the tables."""
     notes = []

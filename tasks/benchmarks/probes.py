@@ -28,7 +28,7 @@ from tasks import charts, intervals, metrics
 from tasks.benchmarks import common, sets, weat
 from tasks.benchmarks.common import COLUMNS, EmbeddingCache, NamedEncoder, Pool, Score, nan_if_none, pair_cosines
 from tasks.benchmarks.sets import ScoredSet
-from tasks.contrastive.evaluation import ALIKE, uniformity
+from tasks.contrastive.evaluation import POSITIVE_SCORE, uniformity
 from tasks.contrastive.scoring import distinct
 from tasks.tables import Table, number, numbers, wide
 
@@ -128,11 +128,11 @@ def probe_geometry(
     The alignment has an interval, and paired differences to the first encoder.
     """
     scores = []
-    alike = scored.gold > ALIKE
+    is_positive = scored.gold > POSITIVE_SCORE
     for encoder in encoders:
         first = cache.unit(encoder, [pair[0] for pair in scored.pairs])
         second = cache.unit(encoder, [pair[1] for pair in scored.pairs])
-        distances = np.square(first[alike] - second[alike]).sum(1)
+        distances = np.square(first[is_positive] - second[is_positive]).sum(1)
         samples = intervals.mean_samples(
             distances, "alignment", scored.name, seed=options.seed, resamples=options.resamples
         )
@@ -326,12 +326,12 @@ def length_shift(
     scores = []
     for measure, value, samples in (
         ("cosine", float(before.mean()), none),
-        ("cosine then", float(after.mean()), none),
+        ("cosine after", float(after.mean()), none),
         ("change", float(change.mean()), change_samples),
         ("lengths nearer", mean_or_nan(change[gap_change < 0]), none),
         ("lengths apart", mean_or_nan(change[gap_change > 0]), none),
         ("spearman", rho_before, none),
-        ("spearman then", rho_after, none),
+        ("spearman after", rho_after, none),
         ("spearman change", rho_after - rho_before, rho_samples[1] - rho_samples[0]),
     ):
         details = {"rows": len(scored.pairs)}

@@ -26,7 +26,7 @@ from tasks.benchmarks.common import COLUMNS, EmbeddingCache, NamedEncoder, Score
 from tasks.benchmarks.sets import ScoredSet
 from tasks.readers import senteval
 from tasks.readers.kinds import NLI_CLASSES
-from tasks.tables import Table, between, number, numbers, records, wide
+from tasks.tables import Table, interval_texts, number, numbers, records, wide
 
 SUBSET = "spearman of subset"
 MEAN = "spearman mean"
@@ -178,7 +178,7 @@ def score_tables(scores: Sequence[Score], encoders: Sequence[NamedEncoder], note
             "pairs": numbers(rhos["rows"], 0),
             "unscored": numbers(rhos["unscored"], 0),
             "Spearman × 100": numbers(rhos["value"], times=100),
-            "95% interval": between(rhos, times=100),
+            "95% interval": interval_texts(rhos, times=100),
             "mean": numbers(by_set[MEAN], times=100),
             "wmean": numbers(by_set[WEIGHTED_MEAN], times=100),
             "Pearson × 100": numbers(by_set["pearson"], times=100),

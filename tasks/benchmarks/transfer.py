@@ -28,7 +28,7 @@ from tasks import intervals, readers
 from tasks.benchmarks import common
 from tasks.benchmarks.common import AVERAGE, COLUMNS, EmbeddingCache, NamedEncoder, Score
 from tasks.readers import senteval
-from tasks.tables import Table, between, numbers, wide
+from tasks.tables import Table, interval_texts, numbers, wide
 
 SETS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
 SEED = 1111  # SentEval's
@@ -63,6 +63,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--sets", default=",".join(SETS), metavar="NAMES", help=names)
     parser.add_argument("--folds", type=int, default=10, metavar="N", help="folds of a cross-validation (default: 10)")
     options = common.parse(parser, arguments)
+    if options.folds < 2:
+        raise UserError(f"--folds {options.folds}: must be at least 2")
     options.sets = common.choose(options.sets, SETS, "--sets")
     return options
 
@@ -221,7 +223,7 @@ def score_tables(scores: Sequence[Score], encoders: Sequence[NamedEncoder], fold
             "set": frame["set"],
             "test rows": [f"{count:,}" for count in frame["rows"]],
             "accuracy": numbers(frame["value"], times=100),
-            "95% interval": between(frame, times=100),
+            "95% interval": interval_texts(frame, times=100),
             "deviation over folds": numbers(deviations, times=100),
             "C": chosen_c,
         }

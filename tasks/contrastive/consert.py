@@ -23,11 +23,12 @@ from minbert.train.start import OpenRun
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files, write_replacements
 from tasks.contrastive import corpora, losses, nli
 from tasks.contrastive.curriculum import shuffled_plan
-from tasks.contrastive.data import find_dev_pairs, with_dev_pairs
+from tasks.contrastive.data import find_dev_pairs, prepare_data
 from tasks.contrastive.fit import fit_and_save
 from tasks.contrastive.pairs import NliFileSettings, find_pairs, read_pairs
 from tasks.contrastive.settings import (
     RUN_HELP,
+    TASK,
     ContrastiveEncoderSettings,
     InBatchTrainingSettings,
     RunSettings,
@@ -284,10 +285,10 @@ def train(run: OpenRun[ConsertSettings]) -> None:
     initial = start.load_initial_encoder(options.encoder, run.device)
     if joint:
         rows_read = read_pairs(pairs, [], options.files.data, initial)
-        data = with_dev_pairs(rows_read, dev, options, initial, noun="pairs")
+        data = prepare_data(rows_read, dev, options, initial, noun="pairs")
     else:
         rows_read = corpora.read_texts(corpus, options.data, training.seed, initial)
-        data = with_dev_pairs(rows_read, dev, options, initial, noun="texts", unlabelled=True)
+        data = prepare_data(rows_read, dev, options, initial, noun="texts", unlabelled=True)
     texts = sentence_numbers(data.train) if training.unique_batches else None
     count = len(data.train)
     steps = shuffled_plan(count, training, texts)
@@ -300,11 +301,9 @@ def train(run: OpenRun[ConsertSettings]) -> None:
         projection=options.encoder.projection,
         classifier=(3, len(NLI_CLASSES)) if joint else None,
     )
-    augment = synonym_augmentation(options, {"nli": data.train}, steps, run.folder.path)
+    augment = synonym_augmentation(options, {TASK: data.train}, steps, run.folder.path)
     inputs = {**data.inputs, **resources}
-    start.begin_run(
-        run, initial, inputs, data=data.entry, plan=plan.manifest_entry(steps), training_rows={"nli": count}
-    )
+    start.begin_run(run, initial, inputs, data=data.entry, plan=plan.manifest_entry(steps), training_rows={TASK: count})
     write_replacements(augment)
     train_step = JointTrainStep if joint else ViewsTrainStep
     fit_and_save(

@@ -12,16 +12,16 @@ import numpy as np
 
 from minbert.errors import UserError
 from minbert.seeds import numpy_generator
-from minbert.train import start
-from minbert.train.plan import Plan, batch_count, shuffled
+from minbert.train.plan import Plan, batch_count, first_steps, shuffled
 from minbert.train.settings import TrainingSettings, flag, require_range
+from tasks.contrastive.settings import TASK
 from tasks.contrastive.unique_batches import separate_repeats
 
 GROUPS = ("easy", "semi-hard", "hard")
 COSINES = ("positive", "negative")
 """The scores that order triplets: the cosine of the anchor with its positive, and that with its hard negative."""
 TASK_LOSS = "task loss"
-"""The score in their place for `--difficulty task`."""
+"""The score that orders triplets with `--difficulty task`: the loss of a similarity head."""
 
 
 @dataclass(frozen=True)
@@ -140,9 +140,10 @@ def pace(
             limits = [prefix(first + step, sum(steps_per_epoch)) for step in range(len(sizes))]
 
         def shuffle(number: int) -> np.ndarray:
-            """The positions below the epoch's largest prefix, shuffled for a pass; 0 is not in the key."""
+            """The positions below the epoch's largest prefix, in the random order of pass `number`."""
+            # pass 0 has no number in its key: with one, the order of every run would be another
             counter = [number] if number else []
-            return shuffled(limits[-1], training.seed, "nli", epoch, *counter)
+            return shuffled(limits[-1], training.seed, TASK, epoch, *counter)
 
         if settings.order_within == "sorted":
             positions = _sorted_batches(limits, sizes)
@@ -150,9 +151,9 @@ def pace(
             positions = _shuffled_batches(limits, sizes, shuffle)
         if texts is not None:
             positions = separate_repeats(positions, limits, texts[order])
-        return [("nli", order[batch]) for batch in positions]
+        return [(TASK, order[batch]) for batch in positions]
 
-    return start.shortened(Plan(steps_per_epoch, build), training)
+    return first_steps(Plan(steps_per_epoch, build), training.max_steps)
 
 
 def _shuffled_batches(
@@ -225,10 +226,10 @@ def sort(
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """The rows of N = `count` triplets in training order, and the group of each by the margin (CBCL, section 4.3).
 
-    `scores` are float64 [N] each, by their names; none where the order needs none. The order is int64 [N], without a
-    curriculum that of the file. Groups are int64 [N]: 0 easy, 1 semi-hard, 2 hard; None without cosines. The easiest
-    triplets are those of the easy group, or of the largest cosine of the entailment, of the smallest cosine of the
-    contradiction, or of the smallest loss.
+    `scores` has float64 [N] for each of `settings.score_names`: none for the orders `none` and `random`. The order is
+    int64 [N], without a curriculum that of the file. Groups are int64 [N]: 0 easy, 1 semi-hard, 2 hard; None without
+    cosines. The easiest triplets are those of the easy group, or of the largest cosine of the entailment, of the
+    smallest cosine of the contradiction, or of the smallest loss.
     """
     if settings.order == "none":
         return np.arange(count), None

@@ -119,7 +119,7 @@ class Data:
         return {"train": (train, self.train.cache.sha256), "sts_dev": (dev or NO_PAIRS, self.dev.sha256)}
 
 
-def with_dev_pairs(
+def prepare_data(
     rows: TrainingRows,
     dev: DevFiles,
     options: StageOneSettings,
@@ -129,7 +129,10 @@ def with_dev_pairs(
     form: str = "bi",
     unlabelled: bool = False,
 ) -> Data:
-    """The rows to train on, `--limit` of them by seed, and the pairs of the dev files; warns of what one should know.
+    """The rows to train on, `--limit` of them by seed, with the dev pairs, and the manifest's entries of both.
+
+    Warns of skipped and truncated rows, of texts in another language than the vocabulary, and of test sentences among
+    the training texts or the dev pairs.
 
     noun: what the rows are called, such as "triplets".
     form: how a row is read, `bi` (each text by itself) or `cross` (a pair as one input).
@@ -151,10 +154,11 @@ def with_dev_pairs(
             )
     if limit > len(train):
         distributed.note(f"--limit {limit:,}: there are only {len(train):,} {noun}")
-    # of texts, as many have been read already
+    # no change for texts: `corpora.read_texts` has drawn as many already
     chosen = plan.random_subset(len(train), limit, options.training.seed, "limit")
     if len(chosen) < len(train):
-        entry["left_out"] = len(train) - len(chosen)
+        # besides the rows of other splits, which the reader has left out
+        entry["left_out"] = entry.get("left_out", 0) + len(train) - len(chosen)
     train = replace(train, cache=train.cache.subset(chosen))
     entry["kept"] = len(train)
     if "labelled" in entry:
@@ -165,18 +169,19 @@ def with_dev_pairs(
     # labelled pairs and triplets are of other corpora; texts may be those of the dev pairs
     if unlabelled:
         entry["dev_pairs_seen"] = count_in_training(train, pairs)
-    sets = [(files[0] if len(files) == 1 else "the training texts", train, form)]
+    source = files[0] if len(files) == 1 else "the training texts"
+    check_vocabulary(source, train, allow=options.data.allow_unknown)
+    note_truncated(source, train, form)
     for examples in pairs.pairs.values():
-        sets.append((str(examples.cache.source), examples, "bi"))
-    for source, examples, input_form in sets:
-        check_vocabulary(source, examples, allow=options.data.allow_unknown)
-        note_truncated(source, examples, input_form)
+        dev_source = str(examples.cache.source)
+        check_vocabulary(dev_source, examples, allow=options.data.allow_unknown)
+        note_truncated(dev_source, examples, "bi")
     skipped = entry["skipped"]
     if skipped:
         example = f"{skipped[0].get('file', '')} line {skipped[0]['line']}".strip()
         reason = skipped[0]["why"]
         distributed.note(
-            f"{sets[0][0]}: {len(skipped):,} rows skipped, such as {example}, {reason} (listed in manifest.json)"
+            f"{source}: {len(skipped):,} rows skipped, such as {example}, {reason} (listed in manifest.json)"
         )
     return Data(train, pairs, {"train": entry, "sts_dev": pairs.manifest_entry()}, noun)
 
@@ -337,17 +342,14 @@ def _dev_files(name: str, data: Path) -> dict[str, Path]:
     """The existing files of a name of `DEV_SETS`, by set."""
     if name == "zh":
         return {corpus: path for (corpus, split), path in chinese.files(data).items() if split == "dev"}
-    candidates = []
+    path = None
     if name == "course":
-        candidates = [data / "course" / "sts-dev.csv", data / "sts-dev.csv"]
+        path = readers.find_course_file(data, "sts-dev.csv")
     else:
         base = senteval.find_root(data)
         if base is not None:
-            candidates += senteval.scored_files(base, "STS-B", "dev").values()
-    for path in candidates:
-        if path.is_file():
-            return {SINGLE: path}
-    return {}
+            (path,) = senteval.scored_files(base, "STS-B", "dev").values()
+    return {SINGLE: path} if path is not None and path.is_file() else {}
 
 
 def _missing(name: str, folder: Path) -> str:

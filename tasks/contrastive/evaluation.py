@@ -1,6 +1,6 @@
 """Evaluation of an encoder during training.
 
-The metrics: STS correlation, alignment, uniformity, triplet accuracy, a frozen NT-Xent loss.
+The metrics: STS correlation, alignment, uniformity, triplet accuracy, and NT-Xent at a fixed temperature (frozen loss).
 
 Axes: M texts, D hidden. Vectors are scaled to length 1 first, in float64.
 """
@@ -19,7 +19,7 @@ from minbert.train.plan import Plan, random_subset
 from minbert.train.progress import format_score
 from tasks import metrics
 from tasks.contrastive.losses import nt_xent
-from tasks.contrastive.settings import TrainingSettings
+from tasks.contrastive.settings import TASK, TrainingSettings
 from tasks.examples import Examples
 from tasks.record import file_name
 
@@ -29,9 +29,9 @@ TRIPLETS_EVALUATED = 2000
 """Training triplets of an evaluation: their accuracy is good to about a point, and an evaluation stays short."""
 FROZEN_TEMPERATURE = 0.05
 FROZEN_BATCH = 64
-"""Temperature (CBCL's) and batch size of the frozen loss in every run: losses at others could not be compared."""
+"""Temperature (CBCL's) and batch size of the frozen loss, the same in every run: other losses cannot be compared."""
 _BLOCK = 1024  # rows of a matrix of distances at a time
-ALIKE = 4.0
+POSITIVE_SCORE = 4.0
 """The gold similarity, of 5, above which a pair is a positive one in the alignment (SimCSE, section 3)."""
 
 
@@ -53,9 +53,10 @@ class Evaluation:
 
     Each distinct text is encoded once, dropout off. `sts_dev_spearman` is Spearman's rho over the dev pairs (gold
     similarity 0 to 5, or 0 to 1); of several sets it is the mean, as in EdaCSE's tables, and each set's own is logged
-    too. `alignment` and `uniformity` are over the first set with graded scores (else the first set),
-    `triplet_accuracy` and `frozen_loss` over the triplets; rows of two texts have no hard negatives, and no accuracy.
-    An undefined metric is None and ranks below every other.
+    too. `alignment` and `uniformity` are over the first set with graded scores (else the first set).
+    `triplet_accuracy` is over the triplets; rows of two texts have no hard negatives, and no accuracy. `frozen_loss` is
+    their NT-Xent at a fixed temperature and batch size, whatever the run trains with. An undefined metric is None and
+    ranks below every other.
     """
 
     def __init__(self, encoder: Encoder, dev: Mapping[str, Examples], *, triplets: Examples | None = None) -> None:
@@ -85,7 +86,7 @@ class Evaluation:
         self.latest = self.evaluate()
         return self.latest.score, self.latest.metrics
 
-    def kept(self, state: LoopState) -> EvaluationResult:
+    def result_of_kept(self, state: LoopState) -> EvaluationResult:
         """The evaluation of the encoder that the loop kept: the latest one if it was of that step, else a new one."""
         if self.latest and state.kept_step == state.step:
             return self.latest
@@ -107,8 +108,8 @@ class Evaluation:
             gold = self.dev[name].labels
             # scores are from 0 to 5, or from 0 to 1, such as those of two classes
             highest = 5 if gold.max() > 1 else 1
-            alike = gold > ALIKE / 5 * highest
-            values["alignment"] = alignment(vectors[first[alike]], vectors[second[alike]])
+            is_positive = gold > POSITIVE_SCORE / 5 * highest
+            values["alignment"] = alignment(vectors[first[is_positive]], vectors[second[is_positive]])
             values["uniformity"] = uniformity(vectors[np.concatenate([first, second])])
         if self.triplets:
             sides = [vectors[side] for side in self.triplets]
@@ -175,9 +176,10 @@ def triplet_accuracy(anchor: np.ndarray, positive: np.ndarray, negative: np.ndar
 
 
 def frozen_loss(sides: list[np.ndarray]) -> float | None:
-    """NT-Xent of anchors, positives and, if there are any, hard negatives, in batches of file order: the mean, or None.
+    """NT-Xent at the fixed temperature: the mean over rows in batches of `FROZEN_BATCH`, or None if it is not finite.
 
-    The last batch may be smaller, and has fewer candidates then.
+    `sides` are the unit vectors of anchors, positives and, if there are any, hard negatives, [N, D] each. The last
+    batch may be smaller, and has fewer candidates then.
     """
     total = 0.0
     for anchor, positive, *hard_negatives in torch.from_numpy(np.stack(sides)).split(FROZEN_BATCH, dim=1):
@@ -237,7 +239,7 @@ def last_epoch_loss(rows: Iterable[Mapping[str, Any]], plan: Plan) -> float | No
     `rows` are those of `metrics.jsonl`: each has the mean over the examples since the row before it, and one ends with
     every epoch, whatever the logging interval.
     """
-    train = [row for row in rows if row["kind"] == "train" and "nli/loss" in row]
+    train = [row for row in rows if row["kind"] == "train" and f"{TASK}/loss" in row]
     if not train:
         return None
     epoch = train[-1]["epoch"] - 1
@@ -249,14 +251,6 @@ def last_epoch_loss(rows: Iterable[Mapping[str, Any]], plan: Plan) -> float | No
         if row["epoch"] == epoch + 1:
             # a row's mean counts by its examples: the batches of an epoch may differ in size
             end = row["step"] - steps_before
-            total += row["nli/loss"] * sum(sizes[begin:end])
+            total += row[f"{TASK}/loss"] * sum(sizes[begin:end])
             begin = end
     return total / sum(sizes[:begin])
-
-
-def format_metrics(values: Mapping[str, float | None]) -> str:
-    """The metrics of an evaluation, formatted for the terminal."""
-    parts = []
-    for name, value in values.items():
-        parts.append(f"{name.replace('_', ' ')} {format_score(value)}")
-    return ", ".join(parts)

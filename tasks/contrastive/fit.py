@@ -16,7 +16,7 @@ from minbert.files import data_path, write_json
 from minbert.optimizer import AdamW, decay_groups
 from minbert.train import cli, distributed, loop, start
 from minbert.train.plan import Plan
-from minbert.train.progress import format_score
+from minbert.train.progress import format_metrics, format_score
 from minbert.train.start import InitialEncoder, OpenRun
 from tasks.contrastive import evaluation
 from tasks.contrastive.data import Data
@@ -68,7 +68,7 @@ def fit_and_save(
     dev_evaluation = Evaluation(encoder, data.dev.pairs, triplets=triplets)
     before = dev_evaluation.evaluate()
     if before.metrics:
-        distributed.say(f"before training: {evaluation.format_metrics(before.metrics)}")
+        distributed.say(f"before training: {format_metrics(before.metrics)}")
     parameters = decay_groups(model.parameters(), training.weight_decay)
     state = loop.fit(
         model,
@@ -83,7 +83,7 @@ def fit_and_save(
         precision=run.precision,
         baseline=before.score,
     )
-    after = dev_evaluation.kept(state)
+    after = dev_evaluation.result_of_kept(state)
     if distributed.rank():
         return
 
@@ -111,8 +111,8 @@ def fit_and_save(
     write_json(folder / "scores.json", scores)
 
     # say what came out, write the page
-    measured = evaluation.format_metrics(after.metrics) or "nothing is measured"
-    cli.say(f"after training ({state.kept_weights(training, steps.total)}): {measured}")
+    measured = format_metrics(after.metrics)
+    cli.say(f"after training ({state.describe_kept_weights(training, steps.total)}): {measured}")
     if trains_sentences:
         failure = evaluation.describe_failure(before, after, state)
         if failure:

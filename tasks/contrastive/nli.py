@@ -24,10 +24,10 @@ from minbert.train.start import OpenRun
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files, write_replacements
 from tasks.contrastive import losses
 from tasks.contrastive.curriculum import shuffled_plan
-from tasks.contrastive.data import find_dev_pairs, with_dev_pairs
+from tasks.contrastive.data import find_dev_pairs, prepare_data
 from tasks.contrastive.fit import fit_and_save
 from tasks.contrastive.pairs import PhraseFileSettings, find_pairs, find_phrases, read_pairs
-from tasks.contrastive.settings import RUN_HELP, EncoderSettings, RunSettings, StageOneSettings, TrainingSettings
+from tasks.contrastive.settings import RUN_HELP, TASK, EncoderSettings, RunSettings, StageOneSettings, TrainingSettings
 from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep, Inputs, Metrics
 from tasks.examples import Examples
 from tasks.presets import PRESETS
@@ -156,7 +156,7 @@ def train(run: OpenRun[NliSettings]) -> None:
         raise UserError("--objective cross: these weights embed one token type; a pair read together needs two")
     rows_read = read_pairs(pairs, phrases, options.files.data, initial)
     form = "cross" if cross else "bi"
-    data = with_dev_pairs(rows_read, dev, options, initial, noun="pairs", form=form)
+    data = prepare_data(rows_read, dev, options, initial, noun="pairs", form=form)
     count = len(data.train)
     steps = shuffled_plan(count, training)
 
@@ -166,11 +166,9 @@ def train(run: OpenRun[NliSettings]) -> None:
         classes += len(POLARITIES)
     vectors_read = 1 if cross else 3  # one of the pair, or u, v and |u - v|
     model = ContrastiveModel(initial.model, initial.pooler, seed=training.seed, classifier=(vectors_read, classes))
-    augment = synonym_augmentation(options, {"nli": data.train}, steps, run.folder.path)
+    augment = synonym_augmentation(options, {TASK: data.train}, steps, run.folder.path)
     inputs = {**data.inputs, **resources}
-    start.begin_run(
-        run, initial, inputs, data=data.entry, plan=plan.manifest_entry(steps), training_rows={"nli": count}
-    )
+    start.begin_run(run, initial, inputs, data=data.entry, plan=plan.manifest_entry(steps), training_rows={TASK: count})
     write_replacements(augment)
     train_step = CrossTrainStep if cross else SoftmaxTrainStep
     # a cross-encoder has trained no vectors of sentences: stage two reads them by the weights it started from

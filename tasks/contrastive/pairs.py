@@ -18,7 +18,7 @@ from minbert.train.start import InitialEncoder
 from tasks.contrastive.data import TrainingRows, cache_rows, training_files
 from tasks.contrastive.settings import FileSettings
 from tasks.examples import Examples
-from tasks.readers import kind_of, open_as, senteval, text_key
+from tasks.readers import find_course_file, kind_of, open_as, senteval, text_key
 from tasks.readers.kinds import NLI_CLASSES, POLARITIES
 
 _ORIGINALS = ("snli_1.0/snli_1.0_train.jsonl", "multinli_1.0/multinli_1.0_train.jsonl")
@@ -102,7 +102,7 @@ def read_pairs(pairs: list[Path], phrases: list[Path], data: str, encoder: Initi
     tokenizer = encoder.tokenizer
     cache, files = cache_rows(paths, rows(), rule, tokenizer, further=evaluated)
     entry = {**cache.manifest_entry(), "files": files}
-    # the first file's, in place of which `files` names all
+    # the first file, and the hash of the whole cache; `files` has each file with its own
     del entry["file"], entry["sha256"]
     return TrainingRows(Examples(cache, tokenizer, encoder.max_length), entry)
 
@@ -115,10 +115,9 @@ def _sst_files(data: str) -> list[Path]:
     folder = data_path(data)
     paths = []
     for name in ("ids-sst-dev.csv", "ids-sst-test-student.csv"):
-        if (folder / "course" / name).is_file():
-            paths.append(folder / "course" / name)
-        elif (folder / name).is_file():
-            paths.append(folder / name)
+        path = find_course_file(folder, name)
+        if path is not None:
+            paths.append(path)
         else:
             distributed.note(f"--phrases: {folder} has no {name}, so phrases that equal its sentences are not skipped")
     return paths
@@ -136,7 +135,9 @@ def _as_pairs(rows: list[Row | Issue], evaluated: list[Path]) -> Iterator[Row | 
     for row in rows:
         if isinstance(row, Issue):
             yield row
-        elif file_of_text and (name := file_of_text.get(text_key(row.texts[0]))):
+            continue
+        name = file_of_text.get(text_key(row.texts[0]))
+        if name is not None:
             yield Issue(row.line, f"equals a sentence of {name}")
         else:
             yield replace(row, texts=(*row.texts, ""), label=len(NLI_CLASSES) + row.label)

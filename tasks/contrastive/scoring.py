@@ -20,13 +20,13 @@ from minbert.train.run import hardware
 from tasks.contrastive.curriculum import COSINES
 from tasks.examples import Examples
 
-FILE = "difficulty.safetensors"
+SCORES_FILE = "difficulty.safetensors"
 """The file of a run with the scores that order its triplets."""
 _BLOCK = 1 << 15  # triplets scored at a time
 K = TypeVar("K", bound=Hashable)
 
 
-def of_run(
+def scores_of_run(
     folder: Path, names: Sequence[str], count: int, device: torch.device, score: Callable[[], Mapping[str, np.ndarray]]
 ) -> dict[str, np.ndarray]:
     """The named scores of a run's `count` triplets, from its file, else from `score`: float64 [N] each.
@@ -36,7 +36,7 @@ def of_run(
     """
     values = torch.zeros(len(names), count, dtype=torch.float64, device=device)
     if distributed.rank() == 0:
-        path = folder / FILE
+        path = folder / SCORES_FILE
         scores: Mapping[str, np.ndarray] = load_file(path) if path.is_file() else {}
         # there is no file yet, or one of other data, with which the run is refused later
         if any(len(scores.get(name, ())) != count for name in names):

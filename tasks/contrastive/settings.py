@@ -13,6 +13,8 @@ from tasks.presets import CBCL_RUN
 RUN_HELP = "folder of the run: new, or empty, except with --resume"
 NO_PAIRS = "none"
 """The value of `--sts-dev` without scored pairs."""
+TASK = "nli"
+"""The name of stage one's only task in plans, metrics and random counters; another one would change every order."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +26,12 @@ class EncoderSettings(settings.EncoderSettings):
 
 @dataclass(frozen=True)
 class ContrastiveEncoderSettings(EncoderSettings):
-    """With the layer that SimCSE has over [CLS]."""
+    """The encoder that training starts from, and SimCSE's layer over [CLS]."""
 
     projection: Literal["none", "training", "kept"] = flag(
         "none",
-        "a new layer tanh(W x + b) over [CLS]: training = in training only (unsupervised SimCSE); kept = evaluated "
-        "with the encoder, before training as it was drawn, and saved as its pooler (supervised SimCSE)",
+        "a new layer tanh(W x + b) over [CLS]: training = in training only (unsupervised SimCSE); kept = also in "
+        "evaluations, before training with its random weights, and saved as the pooler (supervised SimCSE)",
     )
 
     def __post_init__(self) -> None:

@@ -7,7 +7,6 @@ python -m tasks.contrastive.simcse --preset edacse-bert
 import math
 import sys
 from dataclasses import dataclass
-from typing import Literal
 
 from torch import Tensor
 
@@ -16,14 +15,15 @@ from minbert.train import cli, distributed, plan, start
 from minbert.train.plan import PlannedBatch
 from minbert.train.settings import flag, parse, require_range
 from minbert.train.start import OpenRun
-from tasks.augment.punctuation import Punctuation
+from tasks.augment.punctuation import MARKS, Punctuation
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files, write_replacements
 from tasks.contrastive import corpora, losses
 from tasks.contrastive.curriculum import shuffled_plan
-from tasks.contrastive.data import find_dev_pairs, with_dev_pairs
+from tasks.contrastive.data import find_dev_pairs, prepare_data
 from tasks.contrastive.fit import fit_and_save
 from tasks.contrastive.settings import (
     RUN_HELP,
+    TASK,
     ContrastiveEncoderSettings,
     FileSettings,
     InBatchTrainingSettings,
@@ -44,9 +44,7 @@ class LossSettings:
         0.0, "weight of NT-Xent between a text and itself with punctuation inserted (EdaCSE's lambda)"
     )
     marks_most: int = flag(0, "insert 1 to N punctuation marks into the text (EdaCSE); 0 inserts none")
-    marks: Literal["english", "chinese", "without-exclamation", "chinese-without-exclamation", "extra"] = flag(
-        "english", "the punctuation that is inserted"
-    )
+    marks: str = flag("english", "the punctuation that is inserted", choices=[*MARKS])
 
     def __post_init__(self) -> None:
         require_range(self, "temperature", 1e-4)
@@ -135,20 +133,18 @@ def train(run: OpenRun[SimcseSettings]) -> None:
     resources = synonym_files(options)
     initial = start.load_initial_encoder(options.encoder, run.device)
     rows_read = corpora.read_texts(corpus, options.data, training.seed, initial)
-    data = with_dev_pairs(rows_read, dev, options, initial, noun="texts", unlabelled=True)
+    data = prepare_data(rows_read, dev, options, initial, noun="texts", unlabelled=True)
     texts = sentence_numbers(data.train) if training.unique_batches else None
     count = len(data.train)
     steps = shuffled_plan(count, training, texts)
 
     # train on them
     model = ContrastiveModel(initial.model, initial.pooler, seed=training.seed, projection=options.encoder.projection)
-    augment = synonym_augmentation(options, {"nli": data.train}, steps, run.folder.path)
+    augment = synonym_augmentation(options, {TASK: data.train}, steps, run.folder.path)
     if options.loss.marks_most:
         augment = Punctuation(training.seed, options.loss.marks_most, options.loss.marks)
     inputs = {**data.inputs, **resources}
-    start.begin_run(
-        run, initial, inputs, data=data.entry, plan=plan.manifest_entry(steps), training_rows={"nli": count}
-    )
+    start.begin_run(run, initial, inputs, data=data.entry, plan=plan.manifest_entry(steps), training_rows={TASK: count})
     write_replacements(augment)
     config = initial.model.config
     if not (config.hidden_dropout_prob or config.attention_probs_dropout_prob):

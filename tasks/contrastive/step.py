@@ -180,7 +180,8 @@ class ContrastiveTrainStep(ABC):
         Each rank encodes the sentences of its own rows, maybe none, takes the loss of the vectors of all ranks, and
         carries the gradient of its own to the weights, so all gradients need only be summed over the ranks.
         """
-        model.graphed_vectors.active = not self.chunk  # each of several parts is encoded twice
+        # a CUDA graph has other dropout masks than a plain pass, and both passes of a part need the same masks
+        model.graphed_vectors.active = not self.chunk
         own_batch = replace(batch, rows=distributed.own_rows(batch.rows))
         inputs = self.inputs(model, self.augment(self.examples, own_batch), own_batch, context)
         size = self.chunk or max(len(inputs), 1)
@@ -196,14 +197,14 @@ class ContrastiveTrainStep(ABC):
             del vectors  # and its graph, before the next part is encoded
 
         # 2. the vectors of all ranks, in the order of one process: [N, D]
-        texts = len(self.columns)
-        rows = len(batch.rows)
-        positions_by_text = np.arange(texts * rows).reshape(texts, rows)
+        num_texts = len(self.columns)
+        num_rows = len(batch.rows)
+        positions_by_text = np.arange(num_texts * num_rows).reshape(num_texts, num_rows)
         positions_of_rank = positions_by_text[:, distributed.rank() :: distributed.world()].ravel()
         positions = to_device(torch.from_numpy(positions_of_rank), context.device)  # [n]
         no_vectors = torch.zeros(0, model.encoder.config.hidden_size, device=context.device)
         own_vectors = torch.cat([no_vectors, *first_pass])
-        all_vectors = distributed.gather(own_vectors, positions, texts * rows).requires_grad_()
+        all_vectors = distributed.gather(own_vectors, positions, num_texts * num_rows).requires_grad_()
 
         # 3. the loss and its gradient with respect to them; parameters of the loss get theirs on the first rank alone
         metrics = self.loss(model, all_vectors, batch)

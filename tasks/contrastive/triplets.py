@@ -75,12 +75,12 @@ def find_triplets(files: str, data: str) -> TripletFiles:
     return TripletFiles(paths, kind, num_texts)
 
 
-def read(files: TripletFiles, per_premise: str, tokenizer: Tokenizer, length: int) -> TrainingRows:
+def read_triplets(files: TripletFiles, per_premise: str, tokenizer: Tokenizer, length: int) -> TrainingRows:
     """The triplets of files of triplets or of labelled pairs, cached; `length` is the longest sentence in tokens."""
     names = []
     if len(files.paths) > 1:
         names = distinct_names(files.paths)
-    # recorded as "" of files that hold triplets already
+    # part of the cache's key: empty where a file holds triplets already, and it has no effect
     pairing = per_premise if files.kind == "nli" else ""
 
     # lazy, as a cache hit reads nothing
@@ -119,8 +119,8 @@ class MergedTriplets:
     counts: dict[str, int]
 
 
-class NliTable(NamedTuple):
-    """The rows of all sources. Texts that are compared equal have one number, and one spelling: the first."""
+class NumberedRows(NamedTuple):
+    """The rows of all sources with the numbers of their texts. Equal texts have one number, and the first spelling."""
 
     table: pd.DataFrame  # [R]: file, line, id (`file:line`, or `line`), label, and the numbers of the texts
     texts: np.ndarray  # by number
@@ -156,7 +156,7 @@ class NliTable(NamedTuple):
         )
 
 
-def number_texts(sources: Sequence[Iterable[Row | Issue]], sides: list[str], names: Sequence[str]) -> NliTable:
+def number_texts(sources: Sequence[Iterable[Row | Issue]], sides: list[str], names: Sequence[str]) -> NumberedRows:
     """The rows of all sources, the numbers of their texts in the columns `sides`."""
     rows: list[tuple[str, int, str, float]] = []
     texts: list[str] = []
@@ -175,7 +175,7 @@ def number_texts(sources: Sequence[Iterable[Row | Issue]], sides: list[str], nam
     spellings = pd.Series([texts[index].strip() for index in first_appearances], dtype=object).to_numpy()
     table = pd.DataFrame(rows, columns=["file", "line", "id", "label"])
     table[sides] = numbers.reshape(-1, len(sides))
-    return NliTable(table, spellings, skipped)
+    return NumberedRows(table, spellings, skipped)
 
 
 def _issue(file: str, line: int, reason: str) -> Issue:

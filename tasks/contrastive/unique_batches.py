@@ -79,20 +79,21 @@ class _TextIndex:
 
     def __init__(self, batches: Sequence[np.ndarray], texts: np.ndarray) -> None:
         self.batch_count = len(batches)
-        # a text that stands once in the epoch, whose rows may repeat, clashes with none: all of them get the number 0
+        # A text that occurs once in the epoch clashes with nothing: all such texts get the number 0. With
+        # `--equal-steps` a row, and so each of its texts, may occur several times.
         repeated = np.bincount(texts[np.concatenate(batches)].ravel(), minlength=texts.max() + 1) > 1
         texts = np.where(repeated, np.cumsum(repeated), 0)[texts]
         self.text_count = int(repeated.sum()) + 1
         self.columns = texts.T.copy()
-        # row -> its anchors and positives, and its other texts
-        self.targets: list[tuple[int, ...]] = [()] * len(texts)
+        # row -> its anchor and positive (the main texts), and its hard negative; those with the number 0 are left out
+        self.main_texts: list[tuple[int, ...]] = [()] * len(texts)
         self.negatives: list[tuple[int, ...]] = [()] * len(texts)
         for row in np.flatnonzero(texts.any(1)).tolist():
             numbers = texts[row].tolist()
-            self.targets[row] = tuple(filter(None, numbers[:2]))
+            self.main_texts[row] = tuple(filter(None, numbers[:2]))
             self.negatives[row] = tuple(filter(None, numbers[2:]))
         # text -> batch -> number of rows
-        self.as_target: dict[int, Counter[int]] = defaultdict(Counter)
+        self.as_main_text: dict[int, Counter[int]] = defaultdict(Counter)
         self.as_any: dict[int, Counter[int]] = defaultdict(Counter)
         for number, batch in enumerate(batches):
             for row in batch.tolist():
@@ -101,8 +102,8 @@ class _TextIndex:
 
     def counts_of(self, row: int) -> Iterator[Counter[int]]:
         """The counts of a row's texts, each by batch."""
-        for text in self.targets[row]:
-            yield self.as_target[text]
+        for text in self.main_texts[row]:
+            yield self.as_main_text[text]
             yield self.as_any[text]
         for text in self.negatives[row]:
             yield self.as_any[text]
@@ -117,10 +118,10 @@ class _TextIndex:
 
     def clashes(self, row: int, batch: int) -> bool:
         """Whether a row clashes with the rows of a batch that are counted."""
-        for text in self.targets[row]:
+        for text in self.main_texts[row]:
             if batch in self.as_any[text]:
                 return True
-        return any(batch in self.as_target[text] for text in self.negatives[row])
+        return any(batch in self.as_main_text[text] for text in self.negatives[row])
 
     def clash_with(self, rows: np.ndarray, rest: np.ndarray) -> np.ndarray:
         """Whether each of `rows` clashes with one of the rows `rest`: bool [rows]."""
@@ -134,19 +135,19 @@ class _TextIndex:
 
     def clashes_with_all(self, row: int) -> bool:
         """Whether a row clashes with every batch because of one of its texts."""
-        if any(len(self.as_any[text]) == self.batch_count for text in self.targets[row]):
+        if any(len(self.as_any[text]) == self.batch_count for text in self.main_texts[row]):
             return True
-        return any(len(self.as_target[text]) == self.batch_count for text in self.negatives[row])
+        return any(len(self.as_main_text[text]) == self.batch_count for text in self.negatives[row])
 
     def repeated_positions(self, batch: Sequence[int]) -> list[int]:
         """The positions in a batch of the rows that clash with an earlier one."""
         positions = []
-        targets: set[int] = set()
+        main_texts: set[int] = set()
         all_texts: set[int] = set()
         for position, row in enumerate(batch):
-            if all_texts.isdisjoint(self.targets[row]) and targets.isdisjoint(self.negatives[row]):
-                targets.update(self.targets[row])
-                all_texts.update(self.targets[row], self.negatives[row])
+            if all_texts.isdisjoint(self.main_texts[row]) and main_texts.isdisjoint(self.negatives[row]):
+                main_texts.update(self.main_texts[row])
+                all_texts.update(self.main_texts[row], self.negatives[row])
             else:
                 positions.append(position)
         return positions

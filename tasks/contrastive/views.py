@@ -118,7 +118,7 @@ class Shuffle(View):
         tokens, counts = self._tokens(ragged)
         source = np.arange(len(ragged.ids))
         source[tokens] = tokens[streams.permutation(counts)]
-        return replace(ragged, positions=ragged.positions.index_select(0, _on(source, ragged.ids)))
+        return replace(ragged, positions=ragged.positions.index_select(0, _to_tensor(source, ragged.ids)))
 
 
 class TokenCutoff(View):
@@ -131,7 +131,7 @@ class TokenCutoff(View):
         """Rows drawn without replacement."""
         tokens, counts = self._tokens(ragged)
         cut = ramp(counts) < np.repeat(_counts_to_cut(counts, self.rate), counts)
-        return x.masked_fill(_rows(x, tokens[streams.permutation(counts)][cut]), 0.0)
+        return x.masked_fill(_row_mask(x, tokens[streams.permutation(counts)][cut]), 0.0)
 
 
 class SpanCutoff(View):
@@ -149,7 +149,7 @@ class SpanCutoff(View):
         runs = _counts_to_cut(counts, self.rate)
         offset = ramp(counts) - np.repeat(streams.random_index(counts - runs + 1), counts)
         cut = (offset >= 0) & (offset < np.repeat(runs, counts))
-        return x.masked_fill(_rows(x, tokens[cut]), 0.0)
+        return x.masked_fill(_row_mask(x, tokens[cut]), 0.0)
 
 
 class FeatureCutoff(View):
@@ -162,10 +162,10 @@ class FeatureCutoff(View):
         """Columns drawn without replacement."""
         width = x.shape[1]
         bits = streams.random_bits(np.full(len(ragged), width)).reshape(-1, width)
-        columns = _on(smallest(bits, int(width * self.rate)), x)  # [B, D]
+        columns = _to_tensor(mask_of_smallest(bits, int(width * self.rate)), x)  # [B, D]
         sentence = np.repeat(np.arange(len(ragged)), ragged.lengths)
         tokens, _ = self._tokens(ragged)
-        return x.masked_fill(columns.index_select(0, _on(sentence, x)) & _rows(x, tokens), 0.0)
+        return x.masked_fill(columns.index_select(0, _to_tensor(sentence, x)) & _row_mask(x, tokens), 0.0)
 
 
 class Dropout(View):
@@ -180,10 +180,10 @@ class Dropout(View):
         sizes = counts * x.shape[1]
         masks = []
         for bits, count in zip(streams.random_bits_of_each(sizes), _counts_to_cut(sizes, self.rate), strict=True):
-            masks.append(smallest(bits, count))
+            masks.append(mask_of_smallest(bits, count))
         cut = np.zeros((len(x), x.shape[1]), dtype=bool)
         cut[tokens] = np.concatenate(masks).reshape(-1, x.shape[1])
-        return x.masked_fill(_on(cut, x), 0.0)
+        return x.masked_fill(_to_tensor(cut, x), 0.0)
 
 
 class Adversarial(View):
@@ -208,11 +208,11 @@ class Adversarial(View):
         rows = rows / largest.where(largest > 0, 1.0)  # the squares of a small gradient would vanish
         norm = torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp_min(1.0)  # below 1 only where g is 0
         tokens, _ = self._tokens(ragged)
-        change = (self.rate * rows / norm).where(_rows(gradient, tokens), 0.0)
+        change = (self.rate * rows / norm).where(_row_mask(gradient, tokens), 0.0)
         return change.to(gradient.dtype)
 
 
-KINDS: dict[str, type[View]] = {
+VIEWS: dict[str, type[View]] = {
     kind.name: kind for kind in (View, Shuffle, TokenCutoff, FeatureCutoff, SpanCutoff, Dropout, Adversarial)
 }
 
@@ -230,7 +230,7 @@ def parse_views(spec: str, *, protect_special: bool = False) -> tuple[View, View
 
 def _parse_view(part: str, protect_special: bool) -> View:
     name, colon, number = part.partition(":")
-    kind = KINDS[one_of(name, KINDS, "--views")]
+    kind = VIEWS[one_of(name, VIEWS, "--views")]
     if kind.default_rate is None:
         if colon:
             raise UserError(f"--views: {part!r}: {kind.name} takes no rate")
@@ -284,7 +284,7 @@ def apply(
     return model.encode(torch.cat(pieces).index_select(0, back), viewed)
 
 
-def smallest(words: np.ndarray, count: int) -> np.ndarray:
+def mask_of_smallest(words: np.ndarray, count: int) -> np.ndarray:
     """Mask of the `count` smallest words of each row: a random subset of that size, as no word is repeated."""
     if count == 0:
         return np.zeros(words.shape, dtype=bool)
@@ -305,12 +305,12 @@ def _counts_to_cut(sizes: np.ndarray, rate: float) -> np.ndarray:
     return (sizes * rate).astype(np.int64)
 
 
-def _rows(x: Tensor, tokens: np.ndarray) -> Tensor:
+def _row_mask(x: Tensor, tokens: np.ndarray) -> Tensor:
     """Mask of whole rows of x: bool [T, 1]."""
     chosen = np.zeros((len(x), 1), dtype=bool)
     chosen[tokens] = True
-    return _on(chosen, x)
+    return _to_tensor(chosen, x)
 
 
-def _on(array: np.ndarray, like: Tensor) -> Tensor:
+def _to_tensor(array: np.ndarray, like: Tensor) -> Tensor:
     return to_device(torch.from_numpy(array), like.device)

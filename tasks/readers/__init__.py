@@ -29,6 +29,7 @@ __all__ = [
     "clean_sentence",
     "count_texts",
     "digest",
+    "find_course_file",
     "find_file",
     "is_table",
     "kind_of",
@@ -83,10 +84,11 @@ def read_texts(path: Path, like: str = "") -> DataFile:
 
 
 def is_table(path: Path) -> bool:
-    """Whether a file's first line has tabs, is a JSON object, or names columns."""
+    """Whether a file is a table: it is named .csv, or its first line has tabs, is a JSON object, or names columns."""
     table = open_table(path)
-    named = ending(path) == ".csv" or not HEADER_NAMES.isdisjoint(table.names)
-    return table.delimiter in ("\t", "json") or named
+    if ending(path) == ".csv" or table.delimiter in ("\t", "json"):
+        return True
+    return not HEADER_NAMES.isdisjoint(table.names)
 
 
 def _read_first_fit(path: Path, requests: Sequence[Request]) -> DataFile:
@@ -122,6 +124,14 @@ def _reader(table: Table, request: Request) -> Callable[[], DataFile] | None:
         return partial(senteval.read_sts_input, path, labelled=request.labelled)
     fitted = fit(table, request)
     return partial(read_rows, fitted, request) if fitted is not None else None
+
+
+def find_course_file(data: Path, name: str) -> Path | None:
+    """A file of the course in `data/course` or in `data`; None if neither has it."""
+    for folder in (data / "course", data):
+        if (folder / name).is_file():
+            return folder / name
+    return None
 
 
 def digest(path: Path) -> str:

@@ -31,6 +31,7 @@ def files(data: Path) -> dict[tuple[str, str], Path]:
     base = folder(data)
     paths: dict[tuple[str, str], Path] = {}
     for name, folders in FOLDERS.items():
+        # the preferred folder last: its files replace those of the others
         for subfolder in reversed(folders):
             for path in sorted((base / subfolder).glob("*")):
                 split = _split_of(path)

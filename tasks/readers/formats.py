@@ -21,7 +21,7 @@ from tasks.readers.kinds import Request, fit
 from tasks.readers.table import Record, open_table, read_lines, refuse_binary, text_of
 
 Records = Iterable[tuple[int, Record]]
-"""Lines with their records; of a JSON array or Parquet numbers of records, from 1."""
+"""(line, record) of each row; for a JSON array or Parquet the record's number, from 1, in place of the line."""
 
 
 def read_records(path: Path, kind: str) -> tuple[list[str], Records]:

@@ -61,7 +61,11 @@ for _kind in KINDS.values():
 
 
 class Layout(NamedTuple):
-    """Columns of files without a header. A first line fits if it has as many cells, and numbers in those `numbers`."""
+    """Columns of files without a header.
+
+    It fits a first line that has as many cells as `names`, or more if `may_be_wider`, and numbers in the columns
+    `numbers`.
+    """
 
     kinds: tuple[str, ...]
     delimiter: str

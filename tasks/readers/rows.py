@@ -58,8 +58,10 @@ class DataFile:
         """
         if row_id is None:
             row_id = str(line)
-        elif self.unique_ids and (first := self._line_of_id.setdefault(row_id, line)) != line:
-            raise UserError(f"{self.path}:{line}: id: duplicate, first seen on line {first}")
+        elif self.unique_ids:
+            first = self._line_of_id.setdefault(row_id, line)
+            if first != line:
+                raise UserError(f"{self.path}:{line}: id: duplicate, first seen on line {first}")
         for text in (row_id, *texts):
             if _NOT_TEXT.search(text):
                 raise UserError(f"{self.path}:{line}: not text: a NUL or an unpaired surrogate")
@@ -88,15 +90,16 @@ def read_rows(table: Table, request: Request) -> DataFile:
     roles = [*KINDS[kind].texts.values(), KINDS[kind].id]
     if request.labelled:
         roles.append(KINDS[kind].label)
-    known = set(chain.from_iterable(roles))
+    accepted = set(chain.from_iterable(roles))
     if request.split:
-        known.add("split")
+        accepted.add("split")
     for line, record in records_of_split(data, table.names, table.records(), request.split):
         if table.delimiter == "json":
-            further = sorted(known.intersection(record).difference(table.names))
-            if further:
-                raise UserError(f"{table.path}:{line}: {further[0]}: the first line has no such key")
-        if all(value == name for name, value in record.items()):
+            # a text or label that the first object lacks would be left out silently
+            new_keys = sorted(accepted.intersection(record).difference(table.names))
+            if new_keys:
+                raise UserError(f"{table.path}:{line}: {new_keys[0]}: the first line has no such key")
+        elif all(value == name for name, value in record.items()):
             data.skip(line, "repeats the header")
             continue
         # some files have a second byte order mark, before the first sentence

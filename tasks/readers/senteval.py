@@ -12,7 +12,7 @@ from tasks.readers.kinds import QUESTIONS, parse_score
 from tasks.readers.rows import DataFile, plain_lines, read_label
 from tasks.readers.table import Table, read_lines
 
-# Folder and subsets (STS-B: folders, the first that exists is read). SMT of STS13 is not free; SentEval omits it too.
+# Set -> its folder and its subsets. SMT of STS13 is not free; SentEval omits it too.
 STS = {
     "STS12": ("STS/STS12-en-test", ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews")),
     "STS13": ("STS/STS13-en-test", ("FNWN", "headlines", "OnWN")),
@@ -23,6 +23,7 @@ STS = {
         ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
     ),
 }
+# the folder of STS-B in SentEval's download, and in STS-B's own
 STSB = ("STS/STSBenchmark", "stsbenchmark")
 SICK = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
 SCORED = (*STS, "STS-B", "SICK")
@@ -73,7 +74,6 @@ def scored_files(base: Path, name: str, split: str = "test") -> dict[str, Path]:
         return {subset: base / directory / f"STS.input.{subset}.txt" for subset in subsets}
     if name == "SICK":
         return {name: base / name / SICK[split]}
-    # the folder has one name in SentEval's download and another in STS-B's own
     candidates = [base / directory / f"sts-{split}.csv" for directory in STSB]
     return {name: next((path for path in candidates if path.is_file()), candidates[0])}
 

@@ -157,9 +157,9 @@ def _split_lines(table: Table) -> Iterator[tuple[int, list[str]]]:
 def _unquoted(cell: str) -> str:
     """The content of a cell that csv has quoted because of a quote inside; any other cell as it is."""
     inner = cell[1:-1]
-    if not (cell[:1] == cell[-1:] == '"' and '""' in inner) or '"' in inner.replace('""', ""):
-        return cell
-    return inner.replace('""', '"')
+    is_quoted = len(cell) > 1 and cell.startswith('"') and cell.endswith('"')
+    has_doubled_quotes_only = '""' in inner and '"' not in inner.replace('""', "")
+    return inner.replace('""', '"') if is_quoted and has_doubled_quotes_only else cell
 
 
 def _quoted_lines(table: Table) -> Iterator[tuple[int, list[str]]]:
@@ -198,9 +198,10 @@ def _json_lines(path: Path) -> Iterator[tuple[int, Record]]:
 def text_of(path: Path, line: int, record: Record, name: str) -> str:
     """A row's cell as text: numbers become text, JSON's null and NaN are empty.
 
-    Raises `UserError` for others, and for none.
+    Raises `UserError` for a list, an object, true or false, and for a row without this column.
     """
     value = record.get(name)
+    # NaN, which pandas writes and json reads, differs from itself
     if name in record and (value is None or value != value):
         return ""
     if isinstance(value, str):

@@ -87,16 +87,16 @@ def loss_curves(run: Run) -> list[Curve]:
         unit = "mean loss"
         level = None
         values = points(run.train, f"{name}/loss")
-        # where a guess has a known loss, the loss is a cross entropy
-        if chance is not None:
-            unit = f"mean loss (nats; a guess has {chance:.2f})"
-            # a line far above the losses would flatten their curve
-            if values and chance < 2 * max(loss for _, loss in values):
-                level = (chance, f"a guess: {chance:.2f}")
         if run.multitask:
             task = run.tasks[name]
             title = f"{task.title}: training loss"
             unit = "mean loss (nats)" if task.classes else "mean loss (points², scale 0 to 5)"
+        elif chance is not None:
+            # where a guess has a known loss, the loss is a cross entropy
+            unit = f"mean loss (nats; a guess has {chance:.2f})"
+            # a line far above the losses would flatten their curve
+            if values and chance < 2 * max(loss for _, loss in values):
+                level = (chance, f"a guess: {chance:.2f}")
         curves.append(Curve(title, unit, values, _colour(run, name), level))
     return curves
 
@@ -125,7 +125,7 @@ def triplet_figures(run: Run) -> list[Figure]:
     curriculum = run.manifest.get("curriculum") or {}
     if curriculum.get("mix_per_epoch"):
         figures.append(Figure("share of the epoch's triplets", mix(curriculum["mix_per_epoch"])))
-    path = run.folder / scoring.FILE
+    path = run.folder / scoring.SCORES_FILE
     scores = load_file(path) if path.is_file() else {}
     if "positive" in scores:
         margin = float(run.settings.get("margin") or 0)
@@ -159,7 +159,10 @@ def draw_curve(curve: Curve, *, evaluations: Sequence[float], kept: float, last:
     axis ends at least.
     """
     block = -(-len(curve.points) // _MAX_POINTS)
-    x, y = pd.DataFrame(curve.points).groupby(lambda row: row // block).mean().T.to_numpy()
+    points = pd.DataFrame(curve.points, columns=["step", "value"])
+    means = points.groupby(points.index // block).mean()
+    x = means["step"].to_numpy()
+    y = means["value"].to_numpy()
     with page_svg(340, 210) as (axes, svg):
         marker = "o" if len(x) <= _MAX_MARKERS else ""
         axes.plot(x, y, color=curve.colour, marker=marker, markersize=4.5)

@@ -69,7 +69,7 @@ def build(run: Run, *, texts: bool = True) -> str:
         cards=score_cards(run.tasks, run.dev_norm),
         resamples=f"{RESAMPLES:,}",
         by_dev_pairs=selected_by_dev(run),
-        first_weights=first_weights(run.folder),
+        first_weights=_MINILM if manifests.starts_from_minilm(run.folder) else "",
         tables=[change_table(run)],
         facts=facts(run),
         tasks=task_sections(run.tasks, texts=texts),
@@ -104,7 +104,7 @@ def write_ensemble(
         cards=score_cards(tasks, norm),
         resamples=f"{RESAMPLES:,}",
         by_dev_pairs=any(selected_by_dev(read_run(folder)) for folder in members),
-        first_weights=next(filter(None, map(first_weights, members)), ""),
+        first_weights=_MINILM if any(map(manifests.starts_from_minilm, members)) else "",
         tables=tables,
         facts=[],
         tasks=task_sections(tasks, texts=texts),
@@ -197,13 +197,6 @@ def selected_by_dev(run: Run) -> bool:
     return bool(selection["by_dev_pairs"]) and has_choice
 
 
-def first_weights(folder: Path) -> str:
-    """A note on the pre-training data of the original weights of a run; only MiniLM's is known."""
-    _, first = manifests.manifests_behind(folder)[-1]
-    weights = (first.get("weights") or {}).get("folder", "")
-    return _MINILM if manifests.are_minilm(str(weights)) else ""
-
-
 # --- facts
 
 
@@ -271,7 +264,7 @@ def _dev_pairs(entry: dict[str, Any]) -> str:
     """Stage one's dev pairs: name, number, and how many of them are in scored sets."""
     if not entry.get("name"):
         return ""
-    text = f"{entry['name']}, {manifests.kept_rows(entry) or 0:,}"
+    text = f"{entry['name']}, {entry.get('kept') or 0:,}"
     if entry.get("absent"):
         text += f"; without {', '.join(entry['absent'])}"
     shared = [f"{count:,} in {name}" for name, count in entry.get("also_in", {}).items() if count]
@@ -287,7 +280,7 @@ def _leaks(entry: dict[str, Any]) -> str:
     if entry.get("transductive"):
         parts.append("hold test sentences (transductive)")
     elif in_tests:
-        parts.append(f"{in_tests:,} of {manifests.kept_rows(entry) or 0:,} are in a test file too")
+        parts.append(f"{in_tests:,} of {entry.get('kept') or 0:,} are in a test file too")
     if entry.get("weights_transductive"):
         parts.append("the weights come from a run on test sentences (transductive)")
     if entry.get("dev_pairs_seen"):
@@ -322,8 +315,8 @@ def task_section(task: TaskScores, *, texts: bool) -> TaskSection:
     """Figure and tables of a task; without `texts` no sentence of the data is in them."""
     figure = None
     errors = None
-    rows = task.rows.labelled() if task.rows is not None else None
-    if rows:
+    rows = task.labelled_rows
+    if rows is not None:
         figure = figures.task_figure(task, rows)
         if not task.cosines:
             errors = worst_errors(task, rows, texts=texts)
@@ -373,7 +366,7 @@ def data_table(run: Run) -> Table:
         counts = entry.get("counts", {})
         numbers_of_rows = {
             "read": entry.get("read", counts.get("read")),
-            "kept": manifests.kept_rows(entry),
+            "kept": entry.get("kept"),
             "labelled": entry.get("labelled"),
             "skipped": max(counts.get("skipped", 0), len(entry.get("skipped", []))),
             "noted": len(entry.get("noted", [])),

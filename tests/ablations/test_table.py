@@ -18,7 +18,7 @@ from ablations import table
 from ablations.study import ArmRun, Study, read_study, runs_of
 from minbert.errors import UserError
 from minbert.files import sha256_of
-from tasks import compare, intervals
+from tasks import compare, metrics
 from tasks.record import PredictedRows, TaskScores, write_rows
 
 MANIFEST = {"all_settings": {"tasks": "sts"}}
@@ -34,17 +34,19 @@ ABOUT: dict[str, Any] = {
 }
 
 
-def write_run(run: ArmRun, gold: np.ndarray, noise: float, random: np.random.Generator) -> TaskScores:
+def write_run(
+    run: ArmRun, gold: np.ndarray, noise: float, random: np.random.Generator, metric: str = "Pearson's r"
+) -> TaskScores:
     """Write a finished run whose predictions are the gold scores with some noise."""
     predicted = np.round(gold + random.normal(0, noise, len(gold)), 6)
     rows = PredictedRows([str(row) for row in range(len(gold))], [("a", "b")] * len(gold), gold, predicted, None)
     write_rows(run.folder, "sts", rows)
-    score = float(intervals.scores("Pearson's r", predicted, gold))
-    task = {"title": "similarity", "metric": "Pearson's r", "score": score, "rows": len(gold), "per_class": []}
+    score = float(metrics.batched_score(metric, predicted, gold))
+    task = {"title": "similarity", "metric": metric, "score": score, "rows": len(gold), "per_class": []}
     (run.folder / "manifest.json").write_text(json.dumps(MANIFEST))
     scores = {"dev_norm": (score + 1) / 2, "tasks": {"sts": task}, "step": 9, "last_step": 9}
     (run.folder / "scores.json").write_text(json.dumps(scores))
-    return TaskScores("sts", "similarity", "Pearson's r", score, len(gold), rows=rows)
+    return TaskScores("sts", "similarity", metric, score, len(gold), rows=rows)
 
 
 def frame_of(*rows: tuple[str, int, str, float]) -> pd.DataFrame:
@@ -55,14 +57,17 @@ def markdown(study: Study, values: pd.DataFrame) -> str:
     return table.markdown(study, table.summarise(study, values, []), ABOUT, figure=False)
 
 
-def test_interval_over_rows_is_paired(tmp_path: Path) -> None:
+@pytest.mark.parametrize("metric", ["Pearson's r", "Spearman's rho"])
+def test_interval_over_rows_is_paired(tmp_path: Path, metric: str) -> None:
     study = read_study("pair-input")
     noise = {"cross": 1.0, "paper": 1.3}
     # one arm lacks the last seed
     runs = [run for run in runs_of(study, [1, 2, 3], "", tmp_path) if run.arm.name in noise][:-1]
     random = np.random.default_rng(5)
     gold = random.uniform(0, 5, 200)
-    tasks = {(run.arm.name, run.seed): {"sts": write_run(run, gold, noise[run.arm.name], random)} for run in runs}
+    tasks = {}
+    for run in runs:
+        tasks[run.arm.name, run.seed] = {"sts": write_run(run, gold, noise[run.arm.name], random, metric)}
     first = [of_arm for (arm, _), of_arm in tasks.items() if arm == "cross"]
     second = [of_arm for (arm, _), of_arm in tasks.items() if arm == "paper"]
     assert len(first) != len(second)
@@ -70,6 +75,20 @@ def test_interval_over_rows_is_paired(tmp_path: Path) -> None:
     by_score = table.intervals_over_rows(study, runs)
     assert by_score["paper", "sts"] == expected.interval
     assert by_score["paper", "dev_norm"].high < 0
+
+
+def test_stage_one_has_intervals_over_rows(tmp_path: Path) -> None:
+    study = read_study("order")
+    runs = [run for run in runs_of(study, [1], "", tmp_path) if run.arm.name in ("anti", "none")]
+    random = np.random.default_rng(5)
+    for run in runs:
+        write_run(run, np.arange(40.0) % 6, 1.0, random)
+        manifest = {"all_settings": {}, "data": {"train": {}, "sts_dev": {"labelled": 40}}}
+        (run.folder / "manifest.json").write_text(json.dumps(manifest))
+        scores = {"sts_dev_spearman": {"before": 0.5, "after": 0.6}, "step": 9, "last_step": 9}
+        (run.folder / "scores.json").write_text(json.dumps(scores))
+    (other,) = {run.arm.name for run in runs} - {study.baseline}
+    assert [*table.intervals_over_rows(study, runs)] == [(other, "sts_dev_spearman")]
 
 
 def test_ties_are_paired_t_tests() -> None:

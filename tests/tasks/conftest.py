@@ -121,7 +121,8 @@ def contrastive(tmp_path: Path) -> Callable[..., Path]:
         folder = tmp_path / name
         settings = {"order": "curriculum", "power": 0.5, "epochs": 3, "weights": "minilm", "lr": 2e-5, "seed": 1}
         counts = {"read": 1300, "skipped": 4, "triplets": 1200, "duplicates": 7}
-        train = {"files": [{"file": "a.csv", "sha256": "cd" * 32}], "counts": counts, "skipped": []}
+        files = [{"file": "a.csv", "sha256": "cd" * 32}]
+        train = {"files": files, "kept": 1200, "counts": counts, "skipped": []}
         mix = {"mix_per_epoch": [[0.8, 0.2, 0], [0.6, 0.4, 0], [0.5, 1 / 3, 1 / 6]]}
         metrics = [
             {"kind": "train", "step": 5, "lr": 2e-5, "nli/loss": 2.0, "seconds": 1.0, "examples_per_second": 80.0},

@@ -45,7 +45,7 @@ def scores_of(groups: dict[str, list[int]]) -> pd.DataFrame:
 def test_rows_pair_where_gold_agrees() -> None:
     first = rows("abcd", [1, 2, 3, np.nan], [1, 1, 1, 1])
     second = rows("dcxba", [1, 3, 0, 9, 1], [4, 3, 0, 2, 1])
-    aligned = compare.common([first, second])
+    aligned = compare.rows_in_common([first, second])
     # b has another gold label in the second, d none in the first, x is only in the second
     assert aligned[0].ids == aligned[1].ids == ["a", "c"]
     assert aligned[1].predicted.tolist() == [1, 3]
@@ -55,8 +55,8 @@ def test_rows_pair_where_texts_agree() -> None:
     first = rows("ab", [1, 2], [1, 1])
     second = replace(first, texts=[("x",), ("",)])
     without = replace(first, texts=[(), ()])
-    assert [system.ids for system in compare.common([first, second])] == [["b"], ["b"]]
-    assert [system.ids for system in compare.common([second, without])] == [["a", "b"], ["a", "b"]]
+    assert [system.ids for system in compare.rows_in_common([first, second])] == [["b"], ["b"]]
+    assert [system.ids for system in compare.rows_in_common([second, without])] == [["a", "b"], ["a", "b"]]
 
 
 def test_better_run_has_positive_interval(multitask: MakeRun) -> None:

@@ -149,7 +149,7 @@ def test_moved_file_is_found(runs: list[Path], tmp_path: Path) -> None:
 
 
 def test_undefined_scores_have_no_norm(runs: list[Path]) -> None:
-    member = ensemble.load(runs[0], "one")
+    member = ensemble.predict_member(runs[0], "one")
     rows = {key: replace(of_key, gold=of_key.gold * np.nan) for key, of_key in member.rows.items()}
     assert ensemble.scores(replace(member, rows=rows))["dev_norm"] is None
 

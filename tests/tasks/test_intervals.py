@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 from sklearn import metrics as sk
 
-from tasks import intervals
+from tasks import intervals, metrics
 
 
 def plain(metric: str, predicted: np.ndarray, gold: np.ndarray) -> float:
@@ -27,7 +27,7 @@ def test_bootstrap_equals_a_plain_loop(metric: str) -> None:
 
     def statistic(rows: np.ndarray) -> np.ndarray:
         resamples.extend(rows)
-        return intervals.scores(metric, both[:, rows], gold[rows])
+        return metrics.batched_score(metric, both[:, rows], gold[rows])
 
     intervals.resampled(statistic, 80, "bootstrap", "task", seed=9, resamples=40)
     samples = intervals.bootstrap(metric, both, gold, "task", seed=9, resamples=40)
@@ -48,4 +48,4 @@ def test_interval_is_middle_95_percent() -> None:
 def test_undefined_scores_are_nan() -> None:
     gold = np.arange(6.0)
     assert np.isnan(intervals.bootstrap("Pearson's r", np.ones((1, 6)), gold, "task", resamples=5)).all()
-    assert np.isnan(intervals.scores("Spearman's rho", np.ones((1, 6)), gold)).all()
+    assert np.isnan(metrics.batched_score("Spearman's rho", np.ones((1, 6)), gold)).all()

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn import metrics as sk
 
-from tasks import TASKS, intervals, metrics
+from tasks import TASKS, metrics
 
 GOLD, PREDICTED = np.random.default_rng(4).integers(3, size=(2, 60)).astype(float)
 
@@ -27,9 +27,11 @@ def test_undefined_is_none_without_warning(recwarn: pytest.WarningsRecorder) -> 
 def test_dev_norm_follows_the_leaderboard() -> None:
     """CBCL's dev row: .501, .900, .853 on the dev sets."""
     scores = {"sst": 0.501, "quora": 0.900, "sts": 0.853}
-    assert metrics.dev_norm((TASKS[name]().metric, score) for name, score in scores.items()) == pytest.approx(0.7758333)
-    shares = [("accuracy", 0.5, 0.5), ("accuracy", None, 0), ("Pearson's r", -1, 0), ("Spearman's rho", 0.7, 0.85)]
-    for metric, score, share in shares:
+    by_metric = [(TASKS[name]().metric, score) for name, score in scores.items()]
+    assert metrics.dev_norm(by_metric) == pytest.approx(0.7758333)
+    assert metrics.dev_norm([("accuracy", 0.5), ("Pearson's r", None)]) == 0.25
+    assert metrics.dev_norm([("accuracy", None), ("Pearson's r", None)]) is None
+    for metric, score, share in [("accuracy", 0.5, 0.5), ("Pearson's r", -1, 0), ("Spearman's rho", 0.7, 0.85)]:
         assert metrics.dev_norm([(metric, score)]) == pytest.approx(share)
     several = [("accuracy", np.array([0.2, 0.4])), ("Pearson's r", np.array([1.0, 0.0]))]
     assert metrics.dev_norm(several).tolist() == [0.6, 0.45]
@@ -53,6 +55,6 @@ def test_scores_match_scikit_learn() -> None:
     gold = GOLD.reshape(5, 12)
     predicted = PREDICTED.reshape(5, 12) + 1  # a class that is not gold, and one that is not predicted
     expected = [sk.f1_score(a, b, average="macro") for a, b in zip(gold, predicted, strict=True)]
-    np.testing.assert_allclose(intervals.scores("macro-F1", predicted, gold), expected)
+    np.testing.assert_allclose(metrics.batched_score("macro-F1", predicted, gold), expected)
     assert metrics.score("macro-F1", predicted[0], gold[0]) == pytest.approx(expected[0])
     assert metrics.score("Spearman's rho", predicted[0], gold[0]) == pytest.approx(spearmanr(predicted[0], gold[0])[0])

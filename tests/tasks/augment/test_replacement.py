@@ -12,7 +12,7 @@ from scipy import stats
 
 from minbert.train.plan import PlannedBatch
 from tasks.augment.synonyms import replace_adjectives, replace_words, splice
-from tasks.augment.wordnet import KINDS, Tagged, WordNet, tag
+from tasks.augment.wordnet import PARTS_OF_METHOD, Tagged, WordNet, tag
 
 BATCH = PlannedBatch("nli", np.arange(1), epoch=0)
 SYNSETS = (
@@ -47,7 +47,7 @@ def changed_words(before: str, after: str) -> list[tuple[str, str]]:
 
 def rewritten(tagged: Tagged, method: int, p: float, seed: int = 0) -> list[str]:
     """The texts of `tagged`, each TEXT and in a row of its own, after method 1 or 2."""
-    of = tagged.only(KINDS[method])
+    of = tagged.only(PARTS_OF_METHOD[method])
     return [
         splice(TEXT, replace_words(of, number, TEXT, p=p, seed=seed, row=f"row-{number}", column=0))
         for number in range(COPIES)

@@ -70,12 +70,12 @@ def test_length_bias(encoder: Encoder) -> None:
     for score in probes.length_shift(cache, named, scored, " . .", seed=2, resamples=50):
         scores[score.measure] = score
     assert scores["cosine"].value == pytest.approx(np.mean(before), abs=1e-6)
-    assert scores["cosine then"].value == pytest.approx(np.mean(after), abs=1e-6)
+    assert scores["cosine after"].value == pytest.approx(np.mean(after), abs=1e-6)
     assert scores["change"].value == pytest.approx(np.mean(change), abs=1e-6)
     # only in the first pair is the second sentence the shorter one
     assert scores["lengths nearer"].value == pytest.approx(change[0], abs=1e-6)
     assert scores["lengths apart"].value == pytest.approx(np.mean(change[1:]), abs=1e-6)
-    assert scores["spearman then"].value == pytest.approx(stats.spearmanr(after, scored.gold).statistic)
+    assert scores["spearman after"].value == pytest.approx(stats.spearmanr(after, scored.gold).statistic)
     samples = scores["change"].samples
     assert change.min() - 1e-6 <= samples.min() < samples.max() <= change.max() + 1e-6
 

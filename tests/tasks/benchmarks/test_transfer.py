@@ -86,6 +86,12 @@ def test_development_set() -> None:
     assert np.array_equal(outcome.predicted, plain.predict(test[0]))
 
 
+@pytest.mark.parametrize("flags", ["--folds 1", "--resamples -1"])
+def test_impossible_numbers_are_refused(flags: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"^{flags}: must be at least"):
+        transfer.parse(["--encoder", "minilm", "--out", str(tmp_path), *flags.split()])
+
+
 def test_command(tiny: Path, tmp_path: Path) -> None:
     flags = f"--pooler mean,cls --data {SAMPLE} --sets MR,SST2,MRPC --folds 3 --resamples 20 --out {tmp_path}"
     transfer.main(["--encoder", str(tiny), *flags.split()])

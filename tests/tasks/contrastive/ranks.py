@@ -109,7 +109,7 @@ def first_ranks_scores(folder: Path) -> torch.Tensor:
     """The scores that order three triplets, for which each rank would give others."""
     rank = distributed.rank()
     own = {"a": np.arange(3.0) + rank, "b": np.arange(3.0) * rank}
-    scores = scoring.of_run(folder, ("a", "b"), 3, torch.device("cpu"), lambda: own)
+    scores = scoring.scores_of_run(folder, ("a", "b"), 3, torch.device("cpu"), lambda: own)
     return torch.from_numpy(np.stack([scores["a"], scores["b"]]))
 
 

@@ -19,7 +19,7 @@ from minbert.tokenizer import Tokenizer
 from minbert.train.start import InitialEncoder
 from tasks.contrastive.consert import ConsertSettings
 from tasks.contrastive.corpora import find_texts, gather_texts, read_texts
-from tasks.contrastive.data import Data, find_dev_pairs, with_dev_pairs
+from tasks.contrastive.data import Data, find_dev_pairs, prepare_data
 from tasks.readers.senteval import STS
 from tests.tasks.contrastive.conftest import texts_of, write
 
@@ -118,7 +118,7 @@ def read(initial: InitialEncoder, tmp_path: Path, texts: list[str], **flags: Any
     settings = ConsertSettings.of(**usual | flags)
     rows = read_texts(find_texts(str(path), ""), settings.data, settings.training.seed, initial)
     dev = find_dev_pairs(settings.files)
-    return with_dev_pairs(rows, dev, settings, initial, noun="texts", unlabelled=True)
+    return prepare_data(rows, dev, settings, initial, noun="texts", unlabelled=True)
 
 
 @pytest.mark.usefixtures("dev_file")

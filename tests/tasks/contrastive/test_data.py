@@ -21,8 +21,8 @@ from tasks.contrastive.data import (
     TrainingRows,
     count_in_scored_sets,
     find_dev_pairs,
+    prepare_data,
     read_dev_pairs,
-    with_dev_pairs,
 )
 from tasks.contrastive.settings import FileSettings
 from tasks.examples import Examples
@@ -108,7 +108,7 @@ def test_missing_set_names_the_remedy(read: Read, tmp_path: Path, name: str, rem
 def test_no_usable_row_is_refused(initial: InitialEncoder, examples_of: Callable[..., Examples]) -> None:
     rows = TrainingRows(examples_of([]), {"files": [{"file": "own.csv"}]})
     with pytest.raises(UserError, match=r"^own\.csv: no usable row, so there are no triplets"):
-        with_dev_pairs(rows, DevFiles("none", {}), ConsertSettings.of(), initial, noun="triplets")
+        prepare_data(rows, DevFiles("none", {}), ConsertSettings.of(), initial, noun="triplets")
 
 
 def test_limit_draws_training_rows(initial: InitialEncoder, examples_of: Callable[..., Examples]) -> None:
@@ -116,7 +116,7 @@ def test_limit_draws_training_rows(initial: InitialEncoder, examples_of: Callabl
     texts = [(f"text {number}", "a cat") for number in range(20)]
     entry = {"files": [{"file": "own.csv"}], "skipped": [], "kept": 20, "labelled": 20}
     options = ConsertSettings.of(limit=5, sts_dev="none", keep="last", patience=0)
-    data = with_dev_pairs(TrainingRows(examples_of(texts), entry), DevFiles("none", {}), options, initial, noun="pairs")
+    data = prepare_data(TrainingRows(examples_of(texts), entry), DevFiles("none", {}), options, initial, noun="pairs")
     assert len(data.train) == 5 and {row.texts for row in data.train.cache.rows()} < {*texts}
     assert data.entry["train"] | {"kept": 5, "labelled": 5, "left_out": 15} == data.entry["train"]
 

@@ -10,7 +10,8 @@ import pytest
 
 from minbert import UserError
 from minbert.train.start import InitialEncoder
-from tasks.contrastive.data import TrainingRows
+from tasks.contrastive.data import DevFiles, TrainingRows, prepare_data
+from tasks.contrastive.nli import NliSettings
 from tasks.contrastive.pairs import NliFileSettings, PhraseFileSettings, find_pairs, find_phrases, read_pairs
 from tests.tasks.contrastive.conftest import texts_of, write, write_pairs
 
@@ -98,3 +99,6 @@ def test_a_split_column_keeps_training_rows(initial: InitialEncoder, tmp_path: P
     examples, entry = read_pairs([pairs], [phrases], str(tmp_path), initial)
     assert texts_of(examples) == [("a", "b"), ("f", "")]
     assert (entry["read"], entry["kept"], entry["left_out"]) == (4, 2, 2)
+    options = NliSettings.of(limit=1, sts_dev="none", keep="last")
+    prepare_data(TrainingRows(examples, entry), DevFiles("none", {}), options, initial, noun="pairs")
+    assert (entry["read"], entry["kept"], entry["left_out"]) == (4, 1, 3)

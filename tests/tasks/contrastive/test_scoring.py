@@ -80,9 +80,9 @@ def test_cache_key_covers_all_inputs(
 
 
 def test_scores_are_of_the_same_data(tmp_path: Path) -> None:
-    save_file({"loss": np.array([0.5, 0.25])}, tmp_path / scoring.FILE)
+    save_file({"loss": np.array([0.5, 0.25])}, tmp_path / scoring.SCORES_FILE)
     more = {"loss": np.array([0.4, 0.3, 0.0])}
-    np.testing.assert_equal(scoring.of_run(tmp_path, ("loss",), 3, torch.device("cpu"), lambda: more), more)
+    np.testing.assert_equal(scoring.scores_of_run(tmp_path, ("loss",), 3, torch.device("cpu"), lambda: more), more)
 
 
 def test_show_prints_triplets_of_premise(

@@ -146,7 +146,7 @@ TRIPLETS = [
 
 def read(paths: Sequence[Path], initial: InitialEncoder, per_premise: str = "first") -> TrainingRows:
     files = find_triplets(", ".join(map(str, paths)), "")
-    return triplets.read(files, per_premise, initial.tokenizer, initial.max_length)
+    return triplets.read_triplets(files, per_premise, initial.tokenizer, initial.max_length)
 
 
 def write_table(path: Path, header: list[str], rows: Sequence[Sequence[str]]) -> Path:

@@ -67,6 +67,7 @@ def test_json_lines(write: Callable, refusal: Callable) -> None:
     )
     missing = "file.csv:2: label: missing; the line has 'text'"
     assert refusal(open_as, write(first + '{"text": "y"}\n'), "single") == missing
+    assert refusal(open_as, write(first + "{}\n"), "single").startswith("file.csv:2: text: missing")
     absent = open_as(write(first + '{"text": NaN, "label": 1}\n{"text": null, "label": 1}\n'), "single").skipped
     assert [issue.reason for issue in absent] == ["text: empty", "text: empty"]
     for bad in (
