@@ -24,7 +24,7 @@ def die(*_: Any) -> None:
 
 
 class Toy:
-    """Three epochs of four steps of a linear regression with five inputs."""
+    """Three epochs of four steps of a linear regression with five inputs; the last batch of an epoch is smaller."""
 
     inputs = torch.linspace(-2, 2, 60).sin().view(12, 5)
     targets = torch.linspace(1, 3, 12).cos()
@@ -57,6 +57,12 @@ class Toy:
     @classmethod
     def loss(cls, model: nn.Module, rows: np.ndarray) -> Tensor:
         return ((model(cls.inputs[rows])[:, 0] - cls.targets[rows]) ** 2).mean()
+
+    @staticmethod
+    def rows(step: int) -> np.ndarray:
+        """The rows of a step."""
+        first = 3 * (step % 4)
+        return np.arange(first, min(first + 3, 11))
 
     @staticmethod
     def begin(path: Path) -> RunFolder:
@@ -103,7 +109,7 @@ class Toy:
             model,
             optimizer,
             objective,
-            Plan([4] * epochs, lambda epoch: [("toy", np.arange(3) + 3 * step) for step in range(4)]),
+            Plan([4] * epochs, lambda epoch: [("toy", cls.rows(step)) for step in range(4)]),
             run,
             TrainingSettings(**{"lr": 0.1, "clip": 0} | settings),
             RunSettings(**{"log_every": 100} | run_settings),

@@ -31,6 +31,7 @@ class Run:
     codes: list[int]  # of every rank
     out: str
     err: str
+    errs: list[str]  # of every rank
     folder: Path
     changes: int = 0  # of files, if they were counted
 
@@ -124,9 +125,11 @@ def runner(forks: subprocess.Popen[str], tiny: Path) -> Script:
         forks.stdin.write(json.dumps(request) + "\n")
         forks.stdin.flush()
         codes = json.loads(forks.stdout.readline())
-        out, err = (Path(request[name]).read_text() for name in ("out", "err"))
+        out = Path(request["out"]).read_text()
+        errs = [Path(f"{request['err']}{rank or ''}").read_text() for rank in range(ranks)]
         changes = Path(f"{request['out']}.changes")
-        return Run(codes[0], codes, out, err, folder, int(changes.read_text()) if changes.exists() else 0)
+        number_of_changes = int(changes.read_text()) if changes.exists() else 0
+        return Run(codes[0], codes, out, errs[0], errs, folder, number_of_changes)
 
     return run
 
@@ -151,15 +154,24 @@ def shared(runner: Script, tmp_path_factory: pytest.TempPathFactory) -> Script:
     return get
 
 
+def _free_port() -> int:
+    """A port below those that the system gives to other programs until the first rank opens it."""
+    for port in range(20_000 + os.getpid() % 10_000, 32_000):
+        with socket.socket() as free:
+            try:
+                free.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("no free port")
+
+
 def _group(ranks: int) -> dict[str, str]:
     """What torchrun would tell each of its processes."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     return {
         "WORLD_SIZE": str(ranks),
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
+        "MASTER_PORT": str(_free_port()),
         "GLOO_SOCKET_IFNAME": "lo",
         "OMP_NUM_THREADS": "1",
     }

@@ -81,6 +81,9 @@ def test_half_precision_stays_half(attend: Attend, ragged: Ragged, kind: str) ->
     out = attend(*qkv, ragged)
     assert out.dtype == torch.bfloat16
     torch.testing.assert_close(out.double(), loop(*qkv, ragged), atol=2e-2, rtol=0)
+    with torch.no_grad():
+        # without gradients accelerated attention takes another path, which rounds once more
+        torch.testing.assert_close(attend(*qkv, ragged).double(), loop(*qkv, ragged), atol=4e-2, rtol=0)
 
 
 @pytest.mark.parametrize("kind", KINDS)

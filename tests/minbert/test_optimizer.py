@@ -118,8 +118,8 @@ def test_strided_gradients_equal_torch(fused: bool) -> None:
     gradient = torch.randn(4, 6).double().T
     ours = nn.Parameter(weights.clone())
     theirs = nn.Parameter(weights.clone())
-    optimizer = AdamW([ours], lr=0.1, eps=1e-8, fused=fused)
-    other = torch.optim.AdamW([theirs], lr=0.1, eps=1e-8, weight_decay=0.0)
+    optimizer = AdamW([ours], lr=0.1, betas=(0.8, 0.95), eps=1e-8, fused=fused)
+    other = torch.optim.AdamW([theirs], lr=0.1, betas=(0.8, 0.95), eps=1e-8, weight_decay=0.0)
     ours.grad = gradient
     theirs.grad = gradient.contiguous()
     for _ in range(3):

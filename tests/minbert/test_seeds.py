@@ -3,7 +3,7 @@
 python -m pytest --import-mode=importlib tests/minbert/test_seeds.py
 """
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from minbert.seeds import digest, numpy_generator, torch_seed
@@ -12,6 +12,11 @@ part = st.one_of(st.integers(-(2**40), 2**40), st.text("ab1:0", max_size=4))
 counters = st.tuples(st.integers(0, 2**63), st.lists(part, max_size=4))
 
 
+@example((0, [1]), (0, ["1"]))
+@example((0, ["ab", "b"]), (0, ["a", "bb"]))
+@example((1, [1]), (11, []))
+@example((0, [1, 2]), (0, [1, 3]))
+@example((0, ["a"]), (0, ["a"]))
 @given(counters, counters)
 def test_equal_counters_agree(a: tuple[int, list[int | str]], b: tuple[int, list[int | str]]) -> None:
     assert (digest(a[0], *a[1]) == digest(b[0], *b[1])) == (a == b)

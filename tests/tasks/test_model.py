@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +54,20 @@ def examples(tiny: Path) -> dict:
 
 
 def loss_of_step(
-    model: MultitaskModel, examples: dict, task: str, rows: np.ndarray, *, number: int = 0, seed: int = 1, **more: Any
+    model: MultitaskModel,
+    examples: dict,
+    task: str,
+    rows: np.ndarray,
+    *,
+    number: int = 0,
+    seed: int = 1,
+    precision: str = "fp32",
+    scale: float = 1.0,
+    **more: Any,
 ) -> Tensor:
     """The loss of a training step, whose gradients it leaves."""
-    context = StepContext(seed, number, "fp32", torch.device("cpu"))
+    scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+    context = StepContext(seed, number, precision, torch.device("cpu"), scaler)
     return MultitaskTrainStep(examples, **more).backward(model, PlannedBatch(task, rows, 0, 0), context)["loss"]
 
 
@@ -151,17 +162,50 @@ def test_predictions_are_independent_of_batch_mates(make: Callable, examples: di
             np.testing.assert_allclose(together[row], alone[0].numpy(), atol=1e-5, rtol=1e-4)
 
 
-def test_ranks_have_outputs_of_one_process(make: Callable, examples: dict, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, batches = make(), evaluate.batches_by_length
-    monkeypatch.setattr(evaluate, "batches_by_length", lambda lengths, batch_tokens: batches(lengths, batch_tokens=99))
+@pytest.mark.parametrize("batch_tokens", [99, 100_000], ids=["several batches", "ranks without a batch"])
+def test_ranks_have_outputs_of_one_process(
+    make: Callable, examples: dict, batch_tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make()
+    batches = partial(evaluate.batches_by_length, batch_tokens=batch_tokens)
+    monkeypatch.setattr(evaluate, "batches_by_length", lambda lengths, batch_tokens: batches(lengths))
     monkeypatch.setattr(distributed, "world", lambda: 3)
     for name, rows in examples.items():
         whole, parts = evaluate.outputs(model, model.tasks[name], rows, "fp32"), []
         for rank in range(3):
             monkeypatch.setattr(distributed, "rank", lambda rank=rank: rank)
             parts.append(evaluate.outputs(model, model.tasks[name], rows, "fp32", divided=True))
-            assert 0 < np.count_nonzero(parts[-1]) < np.count_nonzero(whole)
+            if batch_tokens == 99:
+                assert 0 < np.count_nonzero(parts[-1]) < np.count_nonzero(whole)
+            else:
+                assert np.count_nonzero(parts[-1]) == (np.count_nonzero(whole) if rank == 0 else 0)
         np.testing.assert_array_equal(sum(parts), whole)
+
+
+@pytest.mark.parametrize(("scale", "weight"), [(8.0, 1.0), (1.0, 0.25)])
+def test_scale_and_weight_multiply_gradients(make: Callable, examples: dict, scale: float, weight: float) -> None:
+    """The loss scale of fp16 and the weight of a task; the logged loss has neither."""
+    model = make()
+    rows = np.array([3, 1, 4])
+    plain = loss_of_step(model, examples, "sst", rows)
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad()
+    model.tasks["sst"].weight = weight
+    assert torch.equal(loss_of_step(model, examples, "sst", rows, scale=scale), plain)
+    for name, p in model.named_parameters():
+        if p.grad is not None:
+            torch.testing.assert_close(p.grad, scale * weight * gradients[name], atol=1e-6, rtol=1e-5, msg=name)
+
+
+def test_bf16_changes_loss_and_outputs_little(make: Callable, examples: dict) -> None:
+    model = make()
+    rows = np.array([3, 1, 4])
+    losses = [loss_of_step(model, examples, "sst", rows, precision=precision) for precision in ("fp32", "bf16")]
+    assert losses[0] != losses[1]
+    torch.testing.assert_close(losses[0], losses[1], atol=5e-2, rtol=0)
+    full, half = (evaluate.outputs(model, model.tasks["sst"], examples["sst"], p) for p in ("fp32", "bf16"))
+    assert not np.array_equal(full, half)
+    np.testing.assert_allclose(full, half, atol=5e-2)
 
 
 def binary(outputs: Tensor, labels: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ python -m pytest --import-mode=importlib tests/minbert/train/test_checkpoint.py
 import errno
 import json
 import os
+import shutil
 import signal
 import stat
 import sys
@@ -78,6 +79,9 @@ def test_no_whole_checkpoint_is_an_error(stopped: RunFolder) -> None:
     with pytest.raises(UserError, match=message):
         stopped.start_session(MANIFEST)
     assert checkpoint.steps(stopped.checkpoints) == [4, 9]
+    shutil.rmtree(stopped.checkpoints / "step-00000004")
+    with pytest.raises(UserError, match=r"step-00000004/state\.json is damaged; no checkpoint is whole"):
+        stopped.start_session(MANIFEST)
 
 
 def test_unsyncable_folder_stops_nothing(toy: Any, run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,12 @@ def test_pooler_that_weights_lack_is_refused(tiny: Path, tmp_path: Path) -> None
     assert start.load_initial_encoder(replace(settings, pooler="mean"), device).pooler == "mean"
 
 
+def test_failed_report_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:
+    """The run, which is saved, does not fail."""
+    cli.run_module("no.such.module")
+    assert capsys.readouterr().err.startswith("note: python -m no.such.module failed: ")
+
+
 ERRORS = [
     (UserError("--lr: too small"), "error: --lr: too small\n"),
     (OSError(errno.EACCES, "Permission denied", "runs/x"), "error: runs/x: Permission denied\n"),

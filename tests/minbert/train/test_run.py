@@ -68,6 +68,15 @@ def test_removed_folder_stays_removed(toy: Any, tmp_path: Path, again: bool) -> 
     assert checkpoint.steps(run.checkpoints) == []
 
 
+def test_kill_between_renames_loses_nothing(run: RunFolder) -> None:
+    """A folder is replaced by two renames: before the second one it has its old content under a hidden name."""
+    (run.path / ".encoder.minbert-1.old").mkdir()
+    (run.path / ".scores.json.minbert-1.tmp").touch()
+    run.start_session(MANIFEST)
+    assert (run.path / "encoder").is_dir()
+    assert not [*run.path.rglob(".*.minbert-*")]
+
+
 def test_repeated_rows_are_forgotten(toy: Any, run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UserError, match="step 10"):
         toy.fit(run, save_every=6, log_every=1, objective=toy.Objective(scalars={9: {"loss": float("nan")}}))

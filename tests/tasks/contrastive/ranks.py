@@ -1,4 +1,4 @@
-"""One rank of several: a step of every loss, its gradients summed over the ranks, and scores of triplets, in a file.
+"""One rank of several: a step of every loss, its gradients summed over the ranks, scores and vectors, in a file.
 
 WORLD_SIZE=2 RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 python -m tests.tasks.contrastive.ranks FOLDER ROWS OUT
 """
@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 
 from minbert import token_cache
 from minbert.bert import BertModel
+from minbert.encoder import Encoder
 from minbert.files import sha256_of
 from minbert.optimizer import AdamW, decay_groups
 from minbert.token_cache import Row
@@ -26,7 +27,7 @@ from minbert.train.loop import StepContext
 from minbert.train.plan import PlannedBatch
 from pretrain_cbcl import LossSettings, TripletTrainStep
 from tasks.augment.punctuation import Punctuation
-from tasks.contrastive import consert, nli, scoring, simcse
+from tasks.contrastive import consert, evaluation, nli, scoring, simcse
 from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep
 from tasks.examples import Examples, unchanged
 from tests.tasks.contrastive.conftest import ANCHORS, NEGATIVES, POSITIVES
@@ -102,6 +103,9 @@ def write(folder: str, rows: int, out: Path) -> None:
         state = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
         tensors[f"{name}: hash"] = torch.tensor([*hashlib.sha256(state).digest()])
     tensors["scores"] = first_ranks_scores(out.parent / "no-run")
+    encoder = Encoder(BertModel.from_pretrained(folder), tokenizer, "mean", precision="fp32")
+    sentences = [[tokenizer.cls, *ids, tokenizer.sep] for ids in tokenizer.encode(ANCHORS)]
+    tensors["vectors"] = torch.from_numpy(evaluation.encode_over_ranks(encoder, sentences))
     save_file(tensors, out)
 
 

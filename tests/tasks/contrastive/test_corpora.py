@@ -122,6 +122,17 @@ def read(initial: InitialEncoder, tmp_path: Path, texts: list[str], **flags: Any
 
 
 @pytest.mark.usefixtures("dev_file")
+def test_samples_depend_on_the_seed(initial: InitialEncoder, tmp_path: Path) -> None:
+    samples = set()
+    for seed in range(5):
+        sample = texts_of(read(initial, tmp_path, TEXTS, limit=3, seed=seed).train)
+        larger = texts_of(read(initial, tmp_path, TEXTS, limit=5, seed=seed).train)
+        assert len(sample) == 3 and {*sample} < {*larger}
+        samples.add(tuple(sample))
+    assert len(samples) > 1
+
+
+@pytest.mark.usefixtures("dev_file")
 @pytest.mark.parametrize(("texts", "seen"), [(TEXTS, 2), (TEXTS[:2], 1), (TEXTS[1:], 1), (TEXTS[4:], 0)])
 def test_dev_pairs_among_texts_are_counted(
     initial: InitialEncoder, tmp_path: Path, capsys: pytest.CaptureFixture[str], texts: list[str], seen: int

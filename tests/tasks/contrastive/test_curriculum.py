@@ -4,6 +4,7 @@ python -m pytest --import-mode=importlib tests/tasks/contrastive/test_curriculum
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -142,6 +143,15 @@ def test_pacing_by_step_draws_evenly() -> None:
         bound = limit(size, step, plans[0], options)
         drawn = np.array([schedule.at(step).rows for schedule in plans])
         assert drawn.mean() == pytest.approx((bound - 1) / 2, abs=4 * bound / math.sqrt(12 * drawn.size))
+
+
+@pytest.mark.parametrize("pace_by", ["epoch", "step"])
+def test_fewer_steps_keep_the_pace(pace_by: Any) -> None:
+    settings = CurriculumSettings(pace_by=pace_by)
+    training = TrainingSettings(epochs=3, batch_size=4)
+    whole = pace(settings, training, np.arange(40))
+    short = pace(settings, replace(training, max_steps=5), np.arange(40))
+    assert rows_by_step(short) == rows_by_step(whole)[:5]
 
 
 def test_sorted_passes_keep_the_order() -> None:

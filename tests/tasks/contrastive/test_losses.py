@@ -109,13 +109,24 @@ def test_half_precision_gives_fp32_losses() -> None:
         (lambda *x: losses.triplet(*x, 1.0, "cosine"), (u, v, w)),
         (lambda *x: losses.triplet(*x, 1.0), (u, v, w)),
         (losses.softmax_features, (u, v)),
+        (lambda *x: nt_xent(*x, 0.1), (u, v, w)),
     ]:
-        value = loss(*inputs)
+        with torch.autocast("cpu", torch.bfloat16):
+            value = loss(*inputs)
         assert value.dtype == torch.float32
         assert torch.equal(value, loss(*(x.float() for x in inputs)))
 
 
 def test_wrong_shapes_are_refused() -> None:
-    anchors = torch.ones(3, 2)
-    with pytest.raises(UserError, match=r"\[B, D\]"):
-        nt_xent(anchors, torch.ones(4, 2), None, 0.05)  # candidates that no anchor has would go unseen
+    """One row would be broadcast; candidates that no anchor has would go unseen."""
+    three = torch.ones(3, 2)
+    for other in (torch.ones(1, 2), torch.ones(4, 2)):
+        for loss in (
+            lambda x: nt_xent(three, x, None, 0.05),
+            lambda x: nt_xent(three, three, x, 0.05),
+            lambda x: two_views(three, x, 0.05),
+            lambda x: losses.margin_contrastive(three, x, torch.ones(3, dtype=torch.bool), 1.0),
+            lambda x: losses.triplet(three, three, x, 1.0),
+        ):
+            with pytest.raises(UserError, match=r"\[B, D\]"):
+                loss(other)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from minbert.bert import BertModel
 from minbert.encoder import Encoder
+from minbert.fast import accelerate
 from minbert.ragged import Ragged
 from minbert.tokenizer import Tokenizer
 from minbert.train.loop import StepContext
@@ -62,7 +63,7 @@ def test_second_pass_repeats_dropout(
     bert: BertModel, triplets: Examples, pooler: str, precision: str, chunk: int
 ) -> None:
     """The second pass is equal to the bit, and the gradients are those of the same masks in one graph."""
-    model = ContrastiveModel(bert, pooler, seed=3).train()
+    model = ContrastiveModel(accelerate(bert), pooler, seed=3).train()
     context = StepContext(3, 8, precision, CPU)
     step = WatchedStep(triplets, chunk=chunk)
     metrics = step.backward(model, BATCH, context)
@@ -85,6 +86,31 @@ def test_second_pass_repeats_dropout(
         if p.grad is not None:
             torch.testing.assert_close(gradients.pop(name), p.grad, atol=tolerance, rtol=tolerance, msg=name)
     assert not gradients
+
+
+@pytest.mark.parametrize("chunk", [0, 4])
+def test_fp16_scales_gradients_alone(bert: BertModel, triplets: Examples, chunk: int) -> None:
+    model = ContrastiveModel(bert, "mean", seed=3).eval()
+    step = TripletTrainStep(triplets, chunk=chunk, loss_settings=OPTIONS)
+    plain = step.backward(model, BATCH, StepContext(3, 8, "fp32", CPU))
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad()
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    scaled = step.backward(model, BATCH, StepContext(3, 8, "fp32", CPU, scaler))
+    assert torch.equal(scaled["loss"], plain["loss"])
+    for name, p in model.named_parameters():
+        if p.grad is not None:
+            torch.testing.assert_close(p.grad, 8 * gradients[name], atol=1e-6, rtol=1e-5, msg=name)
+
+
+def test_bf16_changes_the_loss_little(bert: BertModel, triplets: Examples) -> None:
+    model = ContrastiveModel(bert, "mean", seed=3).eval()
+    losses = []
+    for precision in ("fp32", "bf16"):
+        step = TripletTrainStep(triplets, loss_settings=OPTIONS)
+        losses.append(float(step.backward(model, BATCH, StepContext(3, 8, precision, CPU))["loss"]))
+    assert losses[0] != losses[1]
+    assert losses[0] == pytest.approx(losses[1], abs=5e-2)
 
 
 def test_training_projection_is_tanh_of_cls(bert: BertModel, tiny: Path) -> None:

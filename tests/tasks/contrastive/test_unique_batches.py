@@ -64,5 +64,9 @@ def test_exchange_is_its_plain_form(size: int, columns: int, batch_size: int, nu
         for place in places:
             swap(number, place)
     exchanged = separate_repeats(batches, limits, texts)
+    for before, after, limit in zip(batches, exchanged, limits, strict=True):
+        moved = set(after.tolist()) - set(before.tolist())
+        assert len(after) == len(before) and all(row < limit for row in moved)
+    assert sum(clashes(b.tolist(), texts) for b in exchanged) <= sum(clashes(b.tolist(), texts) for b in batches)
     assert [batch.tolist() for batch in exchanged] == plain
     assert sorted(np.concatenate(exchanged)) == list(range(size)), "an epoch keeps its rows"
