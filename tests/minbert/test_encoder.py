@@ -84,6 +84,13 @@ def test_similarities_equal_sentence_transformers(encoder: Encoder, theirs: Sent
     torch.testing.assert_close(encoder.similarity(tensors[0], tensors).detach(), expected)
 
 
+def test_bf16_changes_vectors_little(tiny: Path) -> None:
+    full = Encoder.load(tiny, precision="fp32").encode(SENTENCES)
+    half = Encoder.load(tiny, precision="bf16").encode(SENTENCES)
+    assert not np.array_equal(full, half)
+    np.testing.assert_allclose(half, full, atol=5e-2)
+
+
 def test_long_texts_are_truncated_alike(encoder: Encoder, theirs: SentenceTransformer) -> None:
     texts = [*SENTENCES, "a cat sat on a mat under a tree " * 100]
     assert encoder.max_length == theirs.max_seq_length == 256
