@@ -33,7 +33,7 @@ Encode = Callable[..., np.ndarray]
 
 def our_encode(folder: Path, length: int, precision: str, device: torch.device, fast: bool) -> Encode:
     """minbert's `encode` in a number format."""
-    warnings.filterwarnings("ignore", message=".*are truncated")
+    warnings.filterwarnings("ignore", message=".*sentences cut to")
     model = BertModel.from_pretrained(folder)
     if fast:
         accelerate(model)

@@ -333,14 +333,19 @@ class Encoder:
         """Batches by `batches_by_length`: the indices of the rows, and the rows as a `Ragged`.
 
         A batch has about 4,096 tokens at most on the CPU and 32,768 elsewhere, or one row. With 2,048 an encoding in
-        bf16 takes a tenth more time on a Xeon with AMX.
+        bf16 takes a tenth more time on a Xeon with AMX. Elsewhere attention may pad, so that padding at most doubles a
+        batch.
 
         On the CPU, the `Ragged` of a large batch may hold one more sentence than the batch, at its end.
         """
         on_cpu = self.model.device.type == "cpu"
         multiple = min(_TOKENS_MULTIPLE, self.model.config.max_position_embeddings)
-        most_tokens = 4096 if on_cpu else 32_768
-        for batch in batches_by_length([len(row) for row in rows], most_tokens, batch_size):
+        lengths = [len(row) for row in rows]
+        if on_cpu:
+            batches = batches_by_length(lengths, 4096, batch_size)
+        else:
+            batches = batches_by_length(lengths, 32_768, batch_size, padded_tokens=65_536)
+        for batch in batches:
             sentences = [rows[i] for i in batch]
             tokens = sum(len(sentence) for sentence in sentences)
             missing = -tokens % multiple
@@ -363,8 +368,10 @@ def _list_of_strings(sentences: Iterable[str]) -> list[str]:
     return texts
 
 
-def batches_by_length(lengths: Sequence[int], batch_tokens: int, batch_size: int | None = None) -> list[np.ndarray]:
-    """Indices of rows in batches of at most `batch_tokens` tokens and `batch_size` rows.
+def batches_by_length(
+    lengths: Sequence[int], batch_tokens: int, batch_size: int | None = None, padded_tokens: int | None = None
+) -> list[np.ndarray]:
+    """Indices of rows in batches of at most `batch_tokens` tokens, `padded_tokens` if padded, and `batch_size` rows.
 
     A row with more tokens is a batch of its own. The longest rows are in the first batch. Inside a batch the shortest
     row comes first, the order that the encoder sorts into.
@@ -375,7 +382,9 @@ def batches_by_length(lengths: Sequence[int], batch_tokens: int, batch_size: int
     start = 0
     tokens = 0
     for end, row in enumerate(order):
+        padded = (end - start + 1) * lengths[order[start]]
         full = tokens + lengths[row] > batch_tokens or end - start == batch_size
+        full = full or (padded_tokens is not None and padded > padded_tokens)
         if full and end > start:
             batches.append(order[start:end][::-1])
             start = end

@@ -283,6 +283,7 @@ class MultitaskTrainStep:
         examples = self.augment(self.examples[batch.task], batch)
         passes = 2 if self.r_drop else 1
         total = torch.zeros((), device=context.device)
+        context.scaled(total)  # in fp16 the scaler knows its scale after the first loss, which this rank may lack
         for part, rows in enumerate(np.array_split(distributed.own_rows(batch.rows), self.accumulate)):
             if not len(rows):
                 continue

@@ -35,12 +35,12 @@ def attend(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: f
 def kernel_name(device: torch.device, dtype: torch.dtype, width: int) -> str:
     """The attention of an accelerated model for heads of d = `width`: "grouped" on a CPU, else "flash" or "padded".
 
-    Flash attention needs half precision, compute capability 8.0 and a width divisible by 8.
+    Flash attention needs half precision, compute capability 8.0 and a width divisible by 8, at most 256.
     """
     if device.type == "cpu":
         return "grouped"
     half = dtype in (torch.float16, torch.bfloat16)
-    if device.type not in _GPUS or not half or width % 8 != 0:
+    if device.type not in _GPUS or not half or width % 8 != 0 or width > 256:
         return "padded"
     recent = device.type == "meta" or torch.cuda.get_device_capability(device) >= (8, 0)
     return "flash" if recent and _has_flash() else "padded"

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ class GraphedVectors:
         self.pooler = pooler
         self.active = False
         self.waiting = False  # between a forward pass and its backward pass
-        self._recordings: dict[Any, _Recording] = {}  # by size, autocast's dtype, and whether there is a backward pass
+        self._recordings: dict[Any, _Recording] = {}  # by size, autocast's dtype, and the parameters that are trained
         self._pool: Any = None  # the memory of all recordings
         self._gradients: dict[str, Tensor] = {}  # of all recordings
         self._parameters = list(model.parameters())
@@ -57,7 +58,7 @@ class GraphedVectors:
         dtype = None
         if torch.is_autocast_enabled(GPU):
             dtype = torch.get_autocast_dtype(GPU)
-        key = (size, dtype, bool(trained))
+        key = (size, dtype, tuple(map(id, trained)))
         if key not in self._recordings:
             self._recordings[key] = self._record(ragged, size, dtype)
         recording = self._recordings[key]
@@ -119,10 +120,16 @@ class GraphedVectors:
         return recording
 
 
+@cache
+def _preparation_stream(device: torch.device) -> torch.cuda.Stream:
+    """One stream for all recordings, as cuBLAS keeps a workspace for each stream."""
+    return torch.cuda.Stream(device)
+
+
 @contextmanager
 def preparation(device: torch.device) -> Iterator[None]:
     """A stream for passes before those recorded: libraries prepare themselves in the first ones."""
-    stream = torch.cuda.Stream(device)
+    stream = _preparation_stream(device)
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         yield

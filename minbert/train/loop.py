@@ -7,8 +7,8 @@ the same bits as an uninterrupted one.
 
 import math
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -174,28 +174,26 @@ def fit(
             # one training step
             batch = plan.at(state.step)
             context = StepContext(training.seed, state.step, precision, device, scaler)
-            # to None: AdamW skips a parameter without gradient, such as another task's head
-            optimizer.zero_grad(set_to_none=True)
-            try:
+            with _explained_memory_error(state.step + 1):
+                # to None: AdamW skips a parameter without gradient, such as another task's head
+                optimizer.zero_grad(set_to_none=True)
                 metrics = train_step.backward(model, batch, context)
-            except torch.OutOfMemoryError as error:
-                raise UserError(f"step {state.step + 1}: the GPU's memory is too small; {_LESS_MEMORY}") from error
-            distributed.sum_gradients(parameters, device)
-            scaler.unscale_(optimizer)
-            norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
-            if training.clip:
-                torch.nn.utils.clip_grads_with_norm_(parameters, training.clip, norm)
-            metrics["gradient_norm"] = norm
-            factor = lr_factor(training.lr_schedule, state.step, plan.total, warmup)
-            rate = training.lr * factor
-            for group in optimizer.param_groups:
-                group["lr"] = group.get("peak_lr", training.lr) * factor
-            scaler.step(optimizer)
-            if scaler.is_enabled():
-                _update_scale(scaler, metrics, state)
-            state.step += 1
-            if state.step > averaged_after:
-                optimizer.average(state.step - averaged_after)
+                distributed.sum_gradients(parameters, device)
+                scaler.unscale_(optimizer)
+                norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+                if training.clip:
+                    torch.nn.utils.clip_grads_with_norm_(parameters, training.clip, norm)
+                metrics["gradient_norm"] = norm
+                factor = lr_factor(training.lr_schedule, state.step, plan.total, warmup)
+                rate = training.lr * factor
+                for group in optimizer.param_groups:
+                    group["lr"] = group.get("peak_lr", training.lr) * factor
+                scaler.step(optimizer)
+                if scaler.is_enabled():
+                    _update_scale(scaler, metrics, state)
+                state.step += 1
+                if state.step > averaged_after:
+                    optimizer.average(state.step - averaged_after)
             pending.append((batch.task, metrics, len(batch.rows)))
             progress.advance(len(batch.rows))
 
@@ -235,6 +233,15 @@ def fit(
         run.record_step(state.step)
     model.eval()
     return state
+
+
+@contextmanager
+def _explained_memory_error(step: int) -> Iterator[None]:
+    """Raises `UserError` if a step needs more memory than the GPU has."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise UserError(f"step {step}: the GPU's memory is too small; {_LESS_MEMORY}") from error
 
 
 def _share_of_steps(share: float, plan: Plan) -> int:

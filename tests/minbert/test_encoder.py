@@ -111,12 +111,19 @@ def test_order_and_batches_change_nothing(
     assert "7/7" in capsys.readouterr().err
 
 
-@given(st.lists(st.integers(1, 30), max_size=25), st.integers(1, 60), st.none() | st.integers(1, 6))
-def test_batches_cover_all_within_budget(lengths: list[int], budget: int, size: int | None) -> None:
-    batches = [batch.tolist() for batch in batches_by_length(lengths, budget, size)]
+@given(
+    st.lists(st.integers(1, 30), max_size=25),
+    st.integers(1, 60),
+    st.none() | st.integers(1, 6),
+    st.none() | st.integers(1, 90),
+)
+def test_batches_cover_all_within_budget(lengths: list[int], budget: int, size: int | None, padded: int | None) -> None:
+    batches = [batch.tolist() for batch in batches_by_length(lengths, budget, size, padded)]
     assert size is None or all(len(batch) <= size for batch in batches)
     assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
     assert all(len(batch) == 1 or sum(lengths[i] for i in batch) <= budget for batch in batches)
+    if padded is not None:
+        assert all(len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= padded for batch in batches)
     in_order = [lengths[i] for batch in batches for i in reversed(batch)]
     assert in_order == sorted(in_order, reverse=True), "batch by batch, and inside each from its end"
 

@@ -197,6 +197,15 @@ def test_scale_and_weight_multiply_gradients(make: Callable, examples: dict, sca
             torch.testing.assert_close(p.grad, scale * weight * gradients[name], atol=1e-6, rtol=1e-5, msg=name)
 
 
+def test_fp16_rank_without_rows_has_a_scale(make: Callable, examples: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make()
+    monkeypatch.setattr(distributed, "own_rows", lambda rows: rows[:0])
+    scaler = torch.amp.GradScaler("cpu")
+    context = StepContext(1, 0, "fp32", torch.device("cpu"), scaler)
+    MultitaskTrainStep(examples).backward(model, PlannedBatch("sst", np.array([3]), 0, 0), context)
+    scaler.unscale_(AdamW(model.parameters(), lr=0.1))
+
+
 def test_bf16_changes_loss_and_outputs_little(make: Callable, examples: dict) -> None:
     model = make()
     rows = np.array([3, 1, 4])

@@ -96,6 +96,19 @@ def test_replays_equal_the_encoder(tiny: Path, pooler: str) -> None:
     steps_agree(model, pooler, "fp32", 1e-6)
 
 
+@pytest.mark.usefixtures("replayed_on_the_cpu")
+def test_parameters_may_be_frozen_later(tiny: Path) -> None:
+    model = BertModel.with_weights(weights.resolve(str(tiny)), BertConfig.read(tiny)).eval()
+    read = GraphedVectors(model, "mean")
+    read.active = True
+    batch = batches(model.device)[:1]
+    step(read, model, batch, "fp32")
+    model.bert_layers[0].requires_grad_(False)
+    wanted = step(lambda part: vectors(model, part, "mean"), model, batch, "fp32")
+    for mine, theirs in zip(step(read, model, batch, "fp32"), wanted, strict=True):
+        torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-4)
+
+
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_replayed_stage_two_step_is_equal(
     tiny: Path, replayed_on_the_cpu: list[Callable[[], None]], accumulate: int

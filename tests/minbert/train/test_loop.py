@@ -67,9 +67,14 @@ def exhaust(*_: Any) -> None:
     raise torch.OutOfMemoryError
 
 
-def test_memory_that_is_too_small(toy: Any, run: RunFolder) -> None:
+def exhaust_update(_: nn.Module, optimizer: AdamW) -> None:
+    optimizer.step = exhaust  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("fault", [exhaust, exhaust_update])
+def test_memory_that_is_too_small(toy: Any, run: RunFolder, fault: Callable[..., None]) -> None:
     with pytest.raises(UserError, match="step 6: the GPU's memory is too small; a smaller --batch-size"):
-        toy.fit(run, objective=toy.Objective(after={5: exhaust}))
+        toy.fit(run, objective=toy.Objective(after={5: fault}))
 
 
 @pytest.mark.parametrize(
