@@ -333,8 +333,8 @@ class Encoder:
         """Batches by `batches_by_length`: the indices of the rows, and the rows as a `Ragged`.
 
         A batch has about 4,096 tokens at most on the CPU and 32,768 elsewhere, or one row. With 2,048 an encoding in
-        bf16 takes a tenth more time on a Xeon with AMX. Elsewhere attention may pad, so that padding at most doubles a
-        batch.
+        bf16 takes a tenth more time on a Xeon with AMX. Elsewhere, where attention may pad, a batch also has at most
+        65,536 tokens with padding.
 
         On the CPU, the `Ragged` of a large batch may hold one more sentence than the batch, at its end.
         """
@@ -371,7 +371,7 @@ def _list_of_strings(sentences: Iterable[str]) -> list[str]:
 def batches_by_length(
     lengths: Sequence[int], batch_tokens: int, batch_size: int | None = None, padded_tokens: int | None = None
 ) -> list[np.ndarray]:
-    """Indices of rows in batches of at most `batch_tokens` tokens, `padded_tokens` if padded, and `batch_size` rows.
+    """Indices of rows in batches of at most `batch_tokens` tokens (`padded_tokens` with padding) and `batch_size` rows.
 
     A row with more tokens is a batch of its own. The longest rows are in the first batch. Inside a batch the shortest
     row comes first, the order that the encoder sorts into.

@@ -93,7 +93,7 @@ def random_subset(count: int, limit: int, seed: int, *counter: int | str) -> np.
 
 
 def first_steps(plan: Plan, steps: int) -> Plan:
-    """A plan of the first `steps` steps of `plan` (0: all), for `--max-steps`; warns if it has fewer."""
+    """The first `steps` steps of `plan`, or all for 0: the value of `--max-steps`. Warns if the plan has fewer."""
     if steps > plan.total:
         distributed.note(f"--max-steps {steps:,}: the run has only {format_count(plan.total, 'steps')}")
     if not 0 < steps < plan.total:

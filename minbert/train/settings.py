@@ -384,7 +384,7 @@ def parse(
         raise UserError("--config: only one file of settings can be given")
     table: dict[str, Any] = {}
     label = ""
-    if configs:
+    if any(configs):
         file = require_file(expand_user(configs[0]), "--config")
         table = read_toml(file)
         label = f"{file}: "

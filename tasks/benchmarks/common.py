@@ -189,7 +189,7 @@ def encode_with_pools(encoder: Encoder, texts: Sequence[str], pools: Mapping[K, 
     model = encoder.model
     rows, truncated = encoder.rows(texts, encoder.prompt())
     if truncated:
-        say(f"{truncated} of {len(rows)} texts are over {encoder.max_length} tokens and are truncated", sys.stderr)
+        say(f"{truncated} of {len(rows)} texts cut to {encoder.max_length} tokens", sys.stderr)
     vectors = {key: np.empty((len(rows), model.config.hidden_size), dtype=np.float32) for key in pools}
     with packed_weights(model, encoder.precision, sum(map(len, rows))):
         for batch, ragged in encoder.batches(rows):

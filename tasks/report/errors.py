@@ -54,8 +54,7 @@ def dev_rows(run: Run, task: str) -> tuple[TaskScores, PredictedRows]:
 
 
 def original_rows(run: Run, task: str, split: str, data: Path | None) -> list[Row]:
-    """All usable rows of a run's data file, whatever its --limit, in file order, with the texts as published but for
-    white space.
+    """The usable rows of a run's data file, whatever its --limit; texts as published but for white space.
 
     The course's preprocessing lower-cases what a run records. Raises `UserError` as `manifests.recorded_file` does.
     """

@@ -4,6 +4,7 @@ import csv
 import hashlib
 import json
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -155,8 +156,8 @@ def shared(runner: Script, tmp_path_factory: pytest.TempPathFactory) -> Script:
 
 
 def _free_port() -> int:
-    """A port below those that the system gives to other programs until the first rank opens it."""
-    for port in range(20_000 + os.getpid() % 10_000, 32_000):
+    """A free port below Linux's range for outgoing connections, which no other program is given meanwhile."""
+    for port in random.SystemRandom().sample(range(20_000, 32_000), 200):
         with socket.socket() as free:
             try:
                 free.bind(("127.0.0.1", port))

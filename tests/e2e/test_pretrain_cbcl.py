@@ -1,4 +1,4 @@
-"""Guards: the plain commands are the papers' pipeline: CBCL with synonyms, then fine-tuning from its encoder.
+"""Guards: without flags the commands are the papers' pipeline: CBCL with synonyms, then fine-tuning from its encoder.
 
 python -m pytest --import-mode=importlib tests/e2e/test_pretrain_cbcl.py
 """

@@ -64,7 +64,7 @@ def test_gradients_equal_one_process(
     several = [load_file(tmp_path / f"rank-{rank}") for rank in range(world)]
     for tensors in several:
         assert torch.equal(tensors["scores"], alone["scores"]), "those of the first rank"
-        torch.testing.assert_close(tensors["vectors"], alone["vectors"], atol=1e-6, rtol=0)
+        torch.testing.assert_close(tensors["vectors"], alone["vectors"], atol=1e-5, rtol=0)
     for name in ranks.VARIANTS:
         parts = [key for key in alone if key.startswith(f"{name}: ") and not key.endswith((": loss", ": hash"))]
         assert len(parts) > 30 and ("softmax" not in name or f"{name}: classifier.weight" in parts)

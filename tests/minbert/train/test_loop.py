@@ -309,7 +309,9 @@ def test_a_terminal_has_a_bar(toy: Any, run: RunFolder, monkeypatch: pytest.Monk
     terminal = Terminal()
     monkeypatch.setattr(sys, "stdout", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.delenv("JPY_PARENT_PID", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    for name in ("JPY_PARENT_PID", "TQDM_DISABLE"):
+        monkeypatch.delenv(name, raising=False)
     toy.fit(run)
     assert "12/12" in terminal.getvalue()
     assert terminal.getvalue().count("evaluation: ") == 3

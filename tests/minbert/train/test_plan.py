@@ -4,6 +4,7 @@ python -m pytest --import-mode=importlib tests/minbert/train/test_plan.py
 """
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,3 +46,9 @@ def test_first_steps_are_a_prefix(data: st.DataObject, size: int, batch: int, se
     short = first_steps(whole, count)
     assert short.total == short.ends[-1] == (min(count, whole.total) or whole.total)
     assert as_lists(short) == as_lists(whole)[: short.total]
+
+
+def test_fewer_steps_than_asked_are_noted(capsys: pytest.CaptureFixture[str]) -> None:
+    whole = Plan([2], lambda epoch: [("nli", np.arange(3))] * 2)
+    assert first_steps(whole, 5) is whole
+    assert "note: --max-steps 5: the run has only 2 steps" in capsys.readouterr().err
