@@ -25,6 +25,7 @@ from ablations.study import ROOT, ArmRun, Command, read_study, runs_of, study_na
 from minbert.errors import UserError
 from minbert.files import data_path, read_toml
 from minbert.train.cli import Interrupted, Parser, catch_signals, run, say
+from minbert.train.settings import require_range
 from tasks.tables import duration
 
 RUNS = Path("runs/ablations")
@@ -190,10 +191,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--runs", type=Path, default=RUNS, metavar="DIR", help=f"folder of the runs (default: {RUNS})")
     parser.add_argument("--dry-run", action="store_true", help="print the commands that would be run")
     options = parser.parse_args()
-    if options.jobs < 1:
-        raise UserError(f"--jobs {options.jobs}: must be at least 1")
-    if options.seeds < 0:
-        raise UserError(f"--seeds {options.seeds}: must be at least 0")
+    require_range(options, "jobs", 1)
+    require_range(options, "seeds", 0)
     return options
 
 

@@ -50,6 +50,7 @@ from minbert.train.plan import PlannedBatch
 from pretrain_cbcl import LossSettings, TripletTrainStep
 from tasks import readers
 from tasks.contrastive import triplets
+from tasks.contrastive.settings import TASK
 from tasks.contrastive.step import ContrastiveModel
 from tasks.examples import Examples
 from tasks.tables import Table
@@ -139,7 +140,7 @@ def triplet_batches(examples: Examples, size: int, count: int, collate: Callable
         for row in rows:
             columns = enumerate(("anchor", "positive", "negative"))
             texts.append({name: examples.cache.text(row, column) for column, name in columns})
-        batches.append((PlannedBatch("nli", np.array(rows), 0, number), collate(texts)))
+        batches.append((PlannedBatch(TASK, np.array(rows), 0, number), collate(texts)))
     return batches
 
 

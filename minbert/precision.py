@@ -87,4 +87,7 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager[obj
 
 def loss_scaler(precision: str, device: torch.device) -> torch.amp.GradScaler:
     """Dynamic loss scaling (Micikevicius et al. 2018, section 3.2) for the small range of fp16; else without effect."""
-    return torch.amp.GradScaler(device.type, enabled=precision == "fp16")
+    scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
+    # It creates its scale with the first loss, which a rank without rows in that step does not have.
+    scaler.scale(torch.zeros((), device=device))
+    return scaler

@@ -33,9 +33,9 @@ def input_files(run: Path) -> InputFiles:
 
     Raises `UserError` if `run` is not a finished run of multitask_train.py with the task sts.
     """
-    manifest, _ = fine_tuned(run)
+    manifest, scores = fine_tuned(run)
     trained = manifest["all_settings"]["tasks"]
     if "sts" not in names_in(trained.lower()):
         raise UserError(f"--difficulty-run {run}: the run has no head for sts: it was trained on {trained}")
-    path = kept_weights(run)
+    path = kept_weights(run, scores)
     return {"similarity head": (path, sha256_of(path))}

@@ -33,9 +33,8 @@ def is_multitask(manifest: Mapping[str, Any]) -> bool:
     return "tasks" in manifest.get("all_settings", {})
 
 
-def kept_weights(run: Path) -> Path:
-    """The file of the encoder and heads that a finished run of stage two has kept."""
-    _, scores = fine_tuned(run)
+def kept_weights(run: Path, scores: Mapping[str, Any]) -> Path:
+    """The file of the encoder and heads that a run of stage two has kept, which `fine_tuned` gave these scores."""
     return checkpoint.folder_of(run / "checkpoints", scores["step"]) / "model.safetensors"
 
 

@@ -218,7 +218,7 @@ def take_heads(model: MultitaskModel, settings: MultitaskSettings) -> tuple[dict
     run = expand_user(settings.encoder.from_run)
     _, scores = fine_tuned(run)
     recorded = scores["tasks"]
-    file = kept_weights(run)
+    file = kept_weights(run, scores)
     tensors = load_safetensors(file)
     # a run of single texts alone has none; this one then reads pairs with a copy of its encoder
     sentence_encoder = _tensors_below("sentence_encoder.", tensors)
@@ -283,7 +283,6 @@ class MultitaskTrainStep:
         examples = self.augment(self.examples[batch.task], batch)
         passes = 2 if self.r_drop else 1
         total = torch.zeros((), device=context.device)
-        context.scaled(total)  # in fp16 the scaler knows its scale after the first loss, which this rank may lack
         for part, rows in enumerate(np.array_split(distributed.own_rows(batch.rows), self.accumulate)):
             if not len(rows):
                 continue

@@ -21,12 +21,13 @@ from torch import Tensor
 from minbert import pooling, weights
 from minbert.bert import BertModel
 from minbert.encoder import Encoder, pool
-from minbert.errors import UserError, one_of
+from minbert.errors import one_of
 from minbert.fast import packed_weights
 from minbert.files import write_atomic, write_json
 from minbert.precision import autocast
 from minbert.ragged import Ragged
 from minbert.train.cli import Parser, require_writable, say
+from minbert.train.settings import require_range
 from tasks.contrastive.evaluation import unit
 from tasks.intervals import Interval, interval, verdict
 from tasks.manifests import data_files, manifests_behind, starts_from_minilm
@@ -91,8 +92,7 @@ def parse(flags: argparse.ArgumentParser, arguments: list[str] | None) -> argpar
     """The flags, with the shared ones checked; `command` is the whole command line. None reads sys.argv."""
     words = sys.argv[1:] if arguments is None else arguments
     options = flags.parse_args(words)
-    if options.resamples < 0:
-        raise UserError(f"--resamples {options.resamples}: must be at least 0")
+    require_range(options, "resamples", 0)
     options.command = shlex.join(["python", "-m", f"tasks.benchmarks.{options.module}", *words])
     if options.out is None:
         options.out = Path("runs/benchmarks") / options.encoder[0].strip("/.").replace("/", "-")

@@ -24,6 +24,7 @@ from minbert.errors import UserError
 from minbert.files import data_path, require_file
 from minbert.token_cache import Row
 from minbert.train import cli
+from minbert.train.settings import require_range
 from tasks import intervals, readers
 from tasks.benchmarks import common
 from tasks.benchmarks.common import AVERAGE, COLUMNS, EmbeddingCache, NamedEncoder, Score
@@ -63,8 +64,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--sets", default=",".join(SETS), metavar="NAMES", help=names)
     parser.add_argument("--folds", type=int, default=10, metavar="N", help="folds of a cross-validation (default: 10)")
     options = common.parse(parser, arguments)
-    if options.folds < 2:
-        raise UserError(f"--folds {options.folds}: must be at least 2")
+    require_range(options, "folds", 2)
     options.sets = common.choose(options.sets, SETS, "--sets")
     return options
 

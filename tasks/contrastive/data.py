@@ -344,12 +344,12 @@ def _dev_files(name: str, data: Path) -> dict[str, Path]:
         return {corpus: path for (corpus, split), path in chinese.files(data).items() if split == "dev"}
     path = None
     if name == "course":
-        path = readers.find_course_file(data, "sts-dev.csv")
-    else:
-        base = senteval.find_root(data)
-        if base is not None:
-            (path,) = senteval.scored_files(base, "STS-B", "dev").values()
-    return {SINGLE: path} if path is not None and path.is_file() else {}
+        path = readers.find_optional_file(data, "course", ["sts-dev.csv"])
+    elif base := senteval.find_root(data):
+        (path,) = senteval.scored_files(base, "STS-B", "dev").values()
+    if path is None or not path.is_file():
+        return {}
+    return {SINGLE: path}
 
 
 def _missing(name: str, folder: Path) -> str:

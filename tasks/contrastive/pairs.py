@@ -18,7 +18,7 @@ from minbert.train.start import InitialEncoder
 from tasks.contrastive.data import TrainingRows, cache_rows, training_files
 from tasks.contrastive.settings import FileSettings
 from tasks.examples import Examples
-from tasks.readers import find_course_file, kind_of, open_as, senteval, text_key
+from tasks.readers import find_optional_file, kind_of, open_as, senteval, text_key
 from tasks.readers.kinds import NLI_CLASSES, POLARITIES
 
 _ORIGINALS = ("snli_1.0/snli_1.0_train.jsonl", "multinli_1.0/multinli_1.0_train.jsonl")
@@ -115,7 +115,7 @@ def _sst_files(data: str) -> list[Path]:
     folder = data_path(data)
     paths = []
     for name in ("ids-sst-dev.csv", "ids-sst-test-student.csv"):
-        path = find_course_file(folder, name)
+        path = find_optional_file(folder, "course", [name])
         if path is not None:
             paths.append(path)
         else:

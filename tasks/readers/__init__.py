@@ -29,8 +29,8 @@ __all__ = [
     "clean_sentence",
     "count_texts",
     "digest",
-    "find_course_file",
     "find_file",
+    "find_optional_file",
     "is_table",
     "kind_of",
     "open_as",
@@ -126,14 +126,6 @@ def _reader(table: Table, request: Request) -> Callable[[], DataFile] | None:
     return partial(read_rows, fitted, request) if fitted is not None else None
 
 
-def find_course_file(data: Path, name: str) -> Path | None:
-    """A file of the course in `data/course` or in `data`; None if neither has it."""
-    for folder in (data / "course", data):
-        if (folder / name).is_file():
-            return folder / name
-    return None
-
-
 def digest(path: Path) -> str:
     """Hex SHA-256 of a data file as recorded in manifests; for an STS input, the hash over its and its gold file's."""
     if not senteval.is_sts_input(path):
@@ -161,12 +153,20 @@ def tokenised(
     return token_cache.load(path, rows(), f"{kind} {classes} {split}", tokenizer, sha256=digest(path))
 
 
-def find_file(data: Path, folder: str, names: Sequence[str]) -> Path:
-    """Find a data file by any of its usual names, in `data/folder` or in `data`; raises `UserError` if missing."""
+def find_optional_file(data: Path, folder: str, names: Sequence[str]) -> Path | None:
+    """Find a data file by any of its usual names, in `data/folder` or in `data`; None if it is missing."""
     for parent in (data / folder, data):
         for name in names:
             if (parent / name).is_file():
                 return parent / name
+    return None
+
+
+def find_file(data: Path, folder: str, names: Sequence[str]) -> Path:
+    """As `find_optional_file`; raises `UserError` if the file is missing."""
+    path = find_optional_file(data, folder, names)
+    if path is not None:
+        return path
     sample = ""
     if any((_SAMPLE / folder / name).is_file() for name in names):
         sample = " (--data data/sample is the small corpus that comes with the project)"

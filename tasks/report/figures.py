@@ -159,8 +159,8 @@ def draw_curve(curve: Curve, *, evaluations: Sequence[float], kept: float, last:
     axis ends at least.
     """
     block = -(-len(curve.points) // _MAX_POINTS)
-    points = pd.DataFrame(curve.points, columns=["step", "value"])
-    means = points.groupby(points.index // block).mean()
+    frame = pd.DataFrame(curve.points, columns=["step", "value"])
+    means = frame.groupby(frame.index // block).mean()
     x = means["step"].to_numpy()
     y = means["value"].to_numpy()
     with page_svg(340, 210) as (axes, svg):

@@ -128,6 +128,16 @@ def test_batches_cover_all_within_budget(lengths: list[int], budget: int, size: 
     assert in_order == sorted(in_order, reverse=True), "batch by batch, and inside each from its end"
 
 
+def test_a_long_text_pads_few_others(tiny: Path) -> None:
+    """Away from the CPU, where attention may pad; the meta device stands for a GPU."""
+    encoder = Encoder.load(tiny, precision="fp32")
+    encoder.model.to("meta")
+    rows = [[2] * 500, *[[2] * 10] * 2000]
+    batches = [batch for batch, _ in encoder.batches(rows)]
+    assert sum(map(len, batches)) == len(rows)
+    assert all(len(batch) * max(len(rows[i]) for i in batch) <= 65_536 for batch in batches)
+
+
 def test_large_batches_are_filled_without_effect(tiny: Path) -> None:
     encoder = Encoder.load(tiny, precision="fp32", pooler="mean")
     generator = np.random.default_rng(0)

@@ -21,6 +21,7 @@ from transformers import BertConfig
 from transformers import BertModel as Theirs
 
 from minbert import AdamW, BertModel, Ragged, UserError
+from minbert.precision import loss_scaler
 from minbert.tokenizer import Tokenizer
 from minbert.train import distributed
 from minbert.train.loop import LoopState, StepContext
@@ -200,7 +201,7 @@ def test_scale_and_weight_multiply_gradients(make: Callable, examples: dict, sca
 def test_fp16_rank_without_rows_has_a_scale(make: Callable, examples: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make()
     monkeypatch.setattr(distributed, "own_rows", lambda rows: rows[:0])
-    scaler = torch.amp.GradScaler("cpu")
+    scaler = loss_scaler("fp16", torch.device("cpu"))
     context = StepContext(1, 0, "fp32", torch.device("cpu"), scaler)
     MultitaskTrainStep(examples).backward(model, PlannedBatch("sst", np.array([3]), 0, 0), context)
     scaler.unscale_(AdamW(model.parameters(), lr=0.1))
