@@ -157,7 +157,7 @@ class TokenCache:
         return entry | {
             "labelled": int(np.isfinite(self.labels).sum()),
             "skipped": [issue.manifest_entry() for issue in self.skipped],
-            "noted": [issue.manifest_entry() for issue in self.warnings],
+            "warnings": [issue.manifest_entry() for issue in self.warnings],
         }
 
 

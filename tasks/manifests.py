@@ -61,7 +61,7 @@ def data_entries(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The entries of the data sets by name: `train sst` of stage two; `train`, `sts_dev`, `sts_dev STS12` of stage one.
 
     An entry has `file` and `sha256`, or `files` with these of each; the rows `read`, `kept` and `labelled`, or `counts`
-    of them; and the rows `skipped` and `noted`.
+    of them; and the rows `skipped` and those with `warnings`.
     """
     data = manifest["data"]
     entries = {}
@@ -139,6 +139,6 @@ def data_files(data: Any, use: str = "train") -> Iterator[tuple[str, str]]:
         if use != "test" and data.get("file") and "sha256" in data:
             yield data["file"], use
         for key, value in data.items():
-            if key not in ("skipped", "noted"):
+            if key not in ("skipped", "warnings"):
                 use_of_value = "dev" if key == "sts_dev" else key
                 yield from data_files(value, use_of_value if use_of_value in SPLITS else use)

@@ -43,7 +43,7 @@ _MINILM = (
     "The first weights, all-MiniLM-L6-v2, were trained on Quora duplicates and on the captions of Flickr30k and COCO, "
     "among others, so scores on such texts (Quora, a part of STS) are not clean."
 )
-_MAX_LINES = 200  # counts, skipped and noted rows that the page lists
+_MAX_LINES = 200  # counts, skipped rows and warnings that the page lists
 _WORST = 25  # listed errors of a task
 
 
@@ -360,7 +360,7 @@ def worst_errors(task: TaskScores, rows: PredictedRows, *, texts: bool) -> Table
 
 
 def data_table(run: Run) -> Table:
-    """The data sets of a run, with the rows read, kept, labelled, skipped and noted."""
+    """The data sets of a run, with the rows read, kept, labelled and skipped, and the warnings."""
     rows = []
     for name, entry in manifests.data_entries(run.manifest).items():
         counts = entry.get("counts", {})
@@ -369,7 +369,7 @@ def data_table(run: Run) -> Table:
             "kept": entry.get("kept"),
             "labelled": entry.get("labelled"),
             "skipped": max(counts.get("skipped", 0), len(entry.get("skipped", []))),
-            "noted": len(entry.get("noted", [])),
+            "warnings": len(entry.get("warnings", [])),
         }
         row = {"set": name}
         for title, count in numbers_of_rows.items():
@@ -388,7 +388,7 @@ def data_files(run: Run) -> list[str]:
 
 
 def data_lines(run: Run) -> list[str]:
-    """Other counts of the data sets, files that are missing, and the skipped and noted rows."""
+    """Other counts of the data sets, files that are missing, skipped rows and warnings."""
     lines = []
     for name, entry in manifests.data_entries(run.manifest).items():
         for key, count in entry.get("counts", {}).items():
@@ -402,7 +402,7 @@ def data_lines(run: Run) -> list[str]:
             lines.append(f"{name}: rows with the texts of a training row: {entry['in_train']:,}")
         for missing in entry.get("absent", []):
             lines.append(f"{name}: not in the data folder: {missing}")
-        for row in [*entry.get("skipped", []), *entry.get("noted", [])]:
+        for row in [*entry.get("skipped", []), *entry.get("warnings", [])]:
             file = f"{Path(row['file']).name}: " if row.get("file") else ""
             lines.append(f"{name}: {file}line {row['line']}: {row['why']}")
     if len(lines) > _MAX_LINES:

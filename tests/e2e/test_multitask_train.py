@@ -183,5 +183,5 @@ def test_dev_rows_without_labels_are_predicted(script: Script, tmp_path: Path) -
     assert rows.texts[0] == tuple(map(readers.clean_pair, lines[1].split("\t")[2:4]))
     assert json.loads((run.folder / "scores.json").read_text())["tasks"]["quora"]["rows"] == 48
     entry = run.manifest()["data"]["dev"]["quora"]
-    assert [row["line"] for row in entry["skipped"]] == [6] and [row["line"] for row in entry["noted"]] == [4]
+    assert [row["line"] for row in entry["skipped"]] == [6] and [row["line"] for row in entry["warnings"]] == [4]
     assert any("1 of 50 rows skipped" in line for line in run.err.splitlines())

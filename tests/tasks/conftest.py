@@ -66,7 +66,7 @@ def _write(folder: Path, settings: dict[str, Any], data: dict[str, Any], metrics
 def _file(name: str, count: int) -> dict[str, Any]:
     """The entry of a data file in a manifest."""
     skipped = [{"line": 3, "why": "sentence2: empty"}] if name == "quora" else []
-    counts = {"read": count, "kept": count, "skipped": skipped, "noted": []}
+    counts = {"read": count, "kept": count, "skipped": skipped, "warnings": []}
     return {"file": f"data/{name}.csv", "sha256": "ab" * 32, **counts}
 
 
