@@ -168,7 +168,7 @@ class ViewsTrainStep(ContrastiveTrainStep):
 
 
 @dataclass(frozen=True)
-class JointTrainStep(ViewsTrainStep, nli.SoftmaxTrainStep):
+class JointTrainStep(ViewsTrainStep):
     """Classification of NLI pairs plus alpha times NT-Xent over two views of their texts (ConSERT, section 3.3).
 
     The paper writes L_ce + alpha * L_con, with L_con the mean over the 2N views of equation 1, and leaves open how the
@@ -210,7 +210,8 @@ class JointTrainStep(ViewsTrainStep, nli.SoftmaxTrainStep):
     def loss(self, model: ContrastiveModel, vectors: Tensor, batch: PlannedBatch) -> Metrics:
         """The sum; both terms are logged too."""
         # the first vectors are those of both texts unchanged
-        metrics = nli.SoftmaxTrainStep.loss(self, model, vectors[: 2 * len(batch.rows)], batch)
+        labels = nli.classes_of(self.examples, batch, vectors.device)
+        metrics = nli.classify_pairs(model, vectors[: 2 * len(labels)], labels)
         keys = self.texts_and_views
         by_text_and_view = dict(zip(keys, vectors.chunk(len(keys)), strict=True))
         loss_of_sides = []
@@ -242,7 +243,8 @@ class JointTrainStep(ViewsTrainStep, nli.SoftmaxTrainStep):
         with context.autocast():
             x = model.encoder.embed(ragged).detach().requires_grad_()
             vectors = model.pool(model.encoder.encode(x, ragged), ragged).float()
-        loss = nli.SoftmaxTrainStep.loss(self, model, vectors, batch)["loss"]
+        labels = nli.classes_of(self.examples, batch, vectors.device)
+        loss = nli.classify_pairs(model, vectors, labels)["loss"]
         (gradient,) = torch.autograd.grad(context.scaled(loss), x)
         parts = []
         for view in views:

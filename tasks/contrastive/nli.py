@@ -81,16 +81,11 @@ class SoftmaxTrainStep(ContrastiveTrainStep):
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, batch: PlannedBatch) -> Metrics:
         """Cross entropy and accuracy."""
-        u, v = vectors.chunk(2)
-        return classification(model.classify(losses.softmax_features(u, v)), self.labels(batch, vectors.device))
-
-    def labels(self, batch: PlannedBatch, device: torch.device) -> Tensor:
-        """The classes of the batch: int64 [B]."""
-        return to_device(torch.from_numpy(self.examples.labels[batch.rows].astype(np.int64)), device)
+        return classify_pairs(model, vectors, classes_of(self.examples, batch, vectors.device))
 
 
 @dataclass(frozen=True)
-class CrossTrainStep(SoftmaxTrainStep):
+class CrossTrainStep(ContrastiveTrainStep):
     """Cross entropy over the classes of pairs that are read together, as [CLS] a [SEP] b [SEP] (BERT, section 4.1).
 
     It prepares an encoder for tasks that read pairs so (supplementary training; Phang et al., 2018). With `--phrases`
@@ -119,11 +114,22 @@ class CrossTrainStep(SoftmaxTrainStep):
 
     def loss(self, model: ContrastiveModel, vectors: Tensor, batch: PlannedBatch) -> Metrics:
         """Cross entropy and accuracy, with logits of -inf for the classes of the other kind of rows."""
-        labels = self.labels(batch, vectors.device)
+        labels = classes_of(self.examples, batch, vectors.device)
         logits = model.classify(vectors)
         class_of_pairs = torch.arange(logits.shape[1], device=labels.device) < len(NLI_CLASSES)
         is_pair = labels < len(NLI_CLASSES)
         return classification(logits.masked_fill(class_of_pairs != is_pair[:, None], -math.inf), labels)
+
+
+def classes_of(examples: Examples, batch: PlannedBatch, device: torch.device) -> Tensor:
+    """The classes of the rows of a batch: int64 [B]."""
+    return to_device(torch.from_numpy(examples.labels[batch.rows].astype(np.int64)), device)
+
+
+def classify_pairs(model: ContrastiveModel, vectors: Tensor, labels: Tensor) -> Metrics:
+    """Cross entropy and accuracy of B pairs; `vectors` [2B, D] are those of first texts, then those of second ones."""
+    u, v = vectors.chunk(2)
+    return classification(model.classify(losses.softmax_features(u, v)), labels)
 
 
 def classification(logits: Tensor, labels: Tensor) -> Metrics:
