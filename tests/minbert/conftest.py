@@ -10,8 +10,9 @@ from minbert import BertModel
 
 def same(folder: Path, other: Path) -> bool:
     """Whether two folders hold the same weights."""
+    tensors = BertModel.from_pretrained(folder).state_dict()
     expected = BertModel.from_pretrained(other).state_dict()
-    return all(torch.equal(x, expected[name]) for name, x in BertModel.from_pretrained(folder).state_dict().items())
+    return all(torch.equal(tensor, expected[name]) for name, tensor in tensors.items())
 
 
 def flip_last_bit(content: bytes) -> bytes:

@@ -28,7 +28,6 @@ from tasks import TASKS
 from tasks.model import MultitaskModel, MultitaskTrainStep
 
 SAMPLE = Path(__file__).parents[3] / "data" / "sample"
-NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
 @given(st.lists(st.integers(1, 510), min_size=1, max_size=300), st.integers(4, 512))
@@ -63,29 +62,36 @@ def replayed_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], No
 
 def batches(device: torch.device) -> list[Ragged]:
     """Batches of four sizes; the first size occurs twice."""
-    lengths = [(4, 1, 30, 4, 9), (3, 3), (40, 2, 7, 7, 25), (2, 2, 29, 5, 9), (60,) * 40]
-    return [Ragged.from_lists([[2, *range(5, 5 + n), 3] for n in batch]).to(device) for batch in lengths]
+    several = []
+    for lengths in [(4, 1, 30, 4, 9), (3, 3), (40, 2, 7, 7, 25), (2, 2, 29, 5, 9), (60,) * 40]:
+        rows = [[2, *range(5, 5 + n), 3] for n in lengths]
+        several.append(Ragged.from_lists(rows).to(device))
+    return several
 
 
 def step(read: Callable[[Ragged], Tensor], model: BertModel, parts: list[Ragged], precision: str) -> list[Tensor]:
-    """The vectors of the parts of a batch, then the gradients of a sum over all."""
+    """The vectors of the parts of a batch, then the gradients of a weighted sum over all."""
     model.zero_grad(set_to_none=True)
     torch.manual_seed(11)
     with autocast(precision, model.device):
         out = [read(part).float() for part in parts]
-    (torch.cat(out)[:, 0] * torch.arange(sum(map(len, out)), device=model.device)).sum().backward()
-    return [*out, *(p.grad.clone() for p in model.parameters() if p.grad is not None)]
+    summands = torch.cat(out)[:, 0]
+    (summands * torch.arange(len(summands), device=model.device)).sum().backward()
+    gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+    return [*out, *gradients]
 
 
 def steps_agree(model: BertModel, pooler: str, precision: str, tolerance: float) -> None:
     """Replayed steps equal others without dropout: of one forward pass, and of two, which add gradients."""
-    read, parts = GraphedVectors(model, pooler), batches(model.device)
+    read = GraphedVectors(model, pooler)
     read.active = True
-    for several in [*([part] for part in parts), parts[:2]]:
-        wanted = step(lambda part: vectors(model, part, pooler), model, several, precision)
-        largest = max(float(x.detach().abs().max()) for x in wanted)  # keys' biases have gradients of rounding errors
-        for mine, theirs in zip(step(read, model, several, precision), wanted, strict=True):
-            torch.testing.assert_close(mine, theirs, atol=tolerance * largest, rtol=0)
+    several = batches(model.device)
+    for parts in [[batch] for batch in several] + [several[:2]]:
+        wanted = step(lambda part: vectors(model, part, pooler), model, parts, precision)
+        # one tolerance for all tensors: keys' biases have gradients of rounding errors
+        largest = max(float(x.detach().abs().max()) for x in wanted)
+        replayed = step(read, model, parts, precision)
+        torch.testing.assert_close(replayed, wanted, atol=tolerance * largest, rtol=0)
     assert len(read._recordings) == 4, "a recording for every size"
 
 
@@ -105,28 +111,31 @@ def test_parameters_may_be_frozen_later(tiny: Path) -> None:
     step(read, model, batch, "fp32")
     model.bert_layers[0].requires_grad_(False)
     wanted = step(lambda part: vectors(model, part, "mean"), model, batch, "fp32")
-    for mine, theirs in zip(step(read, model, batch, "fp32"), wanted, strict=True):
-        torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(step(read, model, batch, "fp32"), wanted, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize(("accumulate", "recorded"), [(1, 3), (2, 2)])
 def test_replayed_stage_two_step_is_equal(
-    tiny: Path, replayed_on_the_cpu: list[Callable[[], None]], accumulate: int
+    tiny: Path, replayed_on_the_cpu: list[Callable[[], None]], accumulate: int, recorded: int
 ) -> None:
-    """Joint pairs, which a second encoder reads by themselves, and R-Drop. Of parts only that encoder is replayed."""
+    """Joint pairs, which a second encoder reads by themselves, and R-Drop.
+
+    Recorded are forward, backward and the other encoder; of parts of a batch only the latter is replayed.
+    """
     task = TASKS["quora"]("joint")
     rows = task.open(SAMPLE / "course" / "quora-dev.csv", "dev", Tokenizer.load(tiny), 64)
+    config = replace(BertConfig.read(tiny), hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     results = []
-    for replayed in (False, True):
-        encoder = BertModel.with_weights(weights.resolve(str(tiny)), replace(BertConfig.read(tiny), **NO_DROPOUT))
+    for replayed_device in ("cuda", "cpu"):  # without replays, then with them
+        encoder = BertModel.with_weights(weights.resolve(str(tiny)), config)
         torch.manual_seed(0)
         model = MultitaskModel(encoder, [task], 0.0, pooler="mean").train()
         objective = MultitaskTrainStep({"quora": rows}, accumulate=accumulate, r_drop=1.0)
-        graphs.GPU = "cpu" if replayed else "cuda"
-        numbers = objective.backward(
-            model, PlannedBatch("quora", np.arange(8), 0, 0), StepContext(1, 0, "fp32", torch.device("cpu"))
-        )
-        results.append([numbers["loss"], *(p.grad for p in model.parameters() if p.grad is not None)])
-    for plain, mine in zip(*results, strict=True):
-        torch.testing.assert_close(mine, plain, atol=1e-6, rtol=1e-4)
-    assert len(replayed_on_the_cpu) == (3 if accumulate == 1 else 2), "forward, backward and the other encoder's"
+        graphs.GPU = replayed_device
+        batch = PlannedBatch("quora", np.arange(8), 0, 0)
+        numbers = objective.backward(model, batch, StepContext(1, 0, "fp32", torch.device("cpu")))
+        gradients = [p.grad for p in model.parameters() if p.grad is not None]
+        results.append([numbers["loss"], *gradients])
+    plain, replayed = results
+    torch.testing.assert_close(replayed, plain, atol=1e-6, rtol=1e-4)
+    assert len(replayed_on_the_cpu) == recorded

@@ -31,13 +31,14 @@ print(Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0])
 """
 
 
+def printed_by(code: str) -> list[str]:
+    """The lines that a fresh process prints: the settings are those of a whole process."""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
+
+
 @pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="the system has no huge pages")
 def test_heap_is_kept_in_huge_pages() -> None:
-    """In a fresh process, because the settings are those of the whole process."""
-    result = subprocess.run([sys.executable, "-c", TENSOR], capture_output=True, text=True, check=True)
-    flags, resident = result.stdout.splitlines()
+    flags, resident = printed_by(TENSOR)
     assert "hg" in flags.split()
-    without = subprocess.run(
-        [sys.executable, "-c", TENSOR.replace("\ntune_allocator()", "")], capture_output=True, text=True, check=True
-    )
-    assert int(resident) - int(without.stdout.splitlines()[-1]) > 60_000
+    *_, untuned_resident = printed_by(TENSOR.replace("\ntune_allocator()", ""))
+    assert int(resident) - int(untuned_resident) > 60_000
