@@ -69,4 +69,5 @@ def test_other_files_are_refused(content: Any, why: str, tiny: Path, tmp_path: P
         torch.save(content, source)
     with pytest.raises(UserError, match=rf"model\.pt: .*{why}") as caught:
         convert_checkpoint(source, str(tiny), tmp_path / "new")
-    assert "\n" not in str(caught.value) and [path.name for path in tmp_path.iterdir()] == ["model.pt"]
+    assert "\n" not in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.pt"]

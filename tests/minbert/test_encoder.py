@@ -58,17 +58,19 @@ def test_equals_sentence_transformers_on_minilm(
     """Vectors in fp32 agree to 1e-6, with the same call; this folder scales them to length 1."""
     expected = theirs.encode(SENTENCES, **options)
     actual = encoder.encode(SENTENCES, **options)
-    assert type(actual) is type(expected) and actual.dtype == expected.dtype
+    assert type(actual) is type(expected)
+    assert actual.dtype == expected.dtype
+    assert np.abs(np.asarray(actual) - np.asarray(expected)).max() <= 1e-6
     single = theirs.encode(SENTENCES[0], **options)
     assert encoder.encode(SENTENCES[0], **options).shape == single.shape
     assert encoder.encode([], **options).shape == (0, actual.shape[1])
-    assert np.abs(np.asarray(actual) - np.asarray(expected)).max() <= 1e-6
 
 
 def test_normalize_embeddings_overrules_the_folder(encoder: Encoder, theirs: SentenceTransformer) -> None:
     raw = encoder.encode(SENTENCES, normalize_embeddings=False)
-    pooled = theirs[1](theirs[0](theirs.preprocess(SENTENCES)))["sentence_embedding"].detach().numpy()
-    np.testing.assert_allclose(raw, pooled, atol=1e-5)
+    transformer, pooling_module, *_ = theirs
+    pooled = pooling_module(transformer(theirs.preprocess(SENTENCES)))["sentence_embedding"]
+    np.testing.assert_allclose(raw, pooled.detach().numpy(), atol=1e-5)
     np.testing.assert_allclose(np.linalg.norm(encoder.encode(SENTENCES), axis=1), 1, atol=1e-6)
 
 
@@ -78,10 +80,15 @@ def test_similarities_equal_sentence_transformers(encoder: Encoder, theirs: Sent
         torch.testing.assert_close(encoder.similarity(a, b), theirs.similarity(a, b), atol=1e-6, rtol=0)
     expected = encoder.similarity(vectors[0], vectors)
     texts = np.array(SENTENCES)
-    for a, b in ((SENTENCES[0], SENTENCES), (SENTENCES[0], texts), (vectors[0].tolist(), list(vectors))):
-        torch.testing.assert_close(encoder.similarity(a, b), expected)
     tensors = [torch.from_numpy(vector).requires_grad_() for vector in vectors]
-    torch.testing.assert_close(encoder.similarity(tensors[0], tensors).detach(), expected)
+    others: list[tuple[Any, Any]] = [
+        (SENTENCES[0], SENTENCES),
+        (SENTENCES[0], texts),
+        (vectors[0].tolist(), list(vectors)),
+        (tensors[0], tensors),
+    ]
+    for a, b in others:
+        torch.testing.assert_close(encoder.similarity(a, b).detach(), expected)
 
 
 def test_bf16_changes_vectors_little(tiny: Path) -> None:
@@ -96,7 +103,8 @@ def test_long_texts_are_truncated_alike(encoder: Encoder, theirs: SentenceTransf
     assert encoder.max_length == theirs.max_seq_length == 256
     with pytest.warns(UserWarning, match="1 of 7 sentences cut to 256 tokens"):
         vectors = encoder.encode(texts)
-    np.testing.assert_allclose(encoder.similarity(vectors, theirs.encode(texts)).diag(), 1, atol=1e-5)
+    similarities = encoder.similarity(vectors, theirs.encode(texts)).diag()
+    np.testing.assert_allclose(similarities, 1, atol=1e-5)
 
 
 @pytest.mark.parametrize("batch_size", [None, 1, 3])
@@ -118,13 +126,16 @@ def test_order_and_batches_change_nothing(
     st.none() | st.integers(1, 90),
 )
 def test_batches_cover_all_within_budget(lengths: list[int], budget: int, size: int | None, padded: int | None) -> None:
-    batches = [batch.tolist() for batch in batches_by_length(lengths, budget, size, padded)]
-    assert size is None or all(len(batch) <= size for batch in batches)
-    assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
-    assert all(len(batch) == 1 or sum(lengths[i] for i in batch) <= budget for batch in batches)
-    if padded is not None:
-        assert all(len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= padded for batch in batches)
-    in_order = [lengths[i] for batch in batches for i in reversed(batch)]
+    order: list[int] = []
+    for batch in batches_by_length(lengths, budget, size, padded):
+        in_batch = [lengths[i] for i in batch]
+        if len(batch) > 1:
+            assert size is None or len(batch) <= size
+            assert sum(in_batch) <= budget
+            assert padded is None or len(batch) * max(in_batch) <= padded
+        order += reversed(batch.tolist())
+    assert sorted(order) == list(range(len(lengths)))
+    in_order = [lengths[i] for i in order]
     assert in_order == sorted(in_order, reverse=True), "batch by batch, and inside each from its end"
 
 
@@ -133,9 +144,12 @@ def test_a_long_text_pads_few_others(tiny: Path) -> None:
     encoder = Encoder.load(tiny, precision="fp32")
     encoder.model.to("meta")
     rows = [[2] * 500, *[[2] * 10] * 2000]
-    batches = [batch for batch, _ in encoder.batches(rows)]
-    assert sum(map(len, batches)) == len(rows)
-    assert all(len(batch) * max(len(rows[i]) for i in batch) <= 65_536 for batch in batches)
+    sentences = 0
+    for batch, _ in encoder.batches(rows):
+        longest = max(len(rows[i]) for i in batch)
+        assert len(batch) * longest <= 65_536
+        sentences += len(batch)
+    assert sentences == len(rows)
 
 
 def test_large_batches_are_filled_without_effect(tiny: Path) -> None:
@@ -144,7 +158,8 @@ def test_large_batches_are_filled_without_effect(tiny: Path) -> None:
     rows = [generator.integers(5, 25, length).tolist() for length in generator.integers(3, 20, 500)]
     step = min(128, encoder.model.config.max_position_embeddings)
     heights = [len(ragged.ids) for _, ragged in encoder.batches(rows)]
-    assert len(heights) > 1 and all(height % step == 0 for height in heights if height >= 1024)
+    assert len(heights) > 1
+    assert {height % step for height in heights if height >= 1024} == {0}
     alone = encoder.encode_ids(rows, batch_size=1)
     np.testing.assert_allclose(encoder.encode_ids(rows), alone, atol=1e-5)
 
@@ -153,8 +168,7 @@ def test_large_batches_are_filled_without_effect(tiny: Path) -> None:
 def test_autocast_around_it_changes_nothing(tiny: Path, count: int) -> None:
     """In a training step of one's own; with few and with many tokens, whose layers are packed."""
     encoder = Encoder.load(tiny, precision="fp32")
-    config = {"in_features": 32, "out_features": 8}
-    encoder.pipeline.layers.append(Dense(config))
+    encoder.pipeline.layers.append(Dense({"in_features": 32, "out_features": 8}))
     texts = ["the cat sat on the mat"] * count
     expected = encoder.encode(texts)
     with torch.autocast("cpu", torch.bfloat16):
@@ -176,7 +190,8 @@ def test_compiled_model_is_saved(tiny: Path, tmp_path: Path) -> None:
     expected = encoder.encode(["the cat"])
     encoder.model = torch.compile(encoder.model, backend="eager")  # type: ignore[assignment]
     encoder.save(tmp_path / "saved")
-    np.testing.assert_array_equal(Encoder.load(tmp_path / "saved", precision="fp32").encode(["the cat"]), expected)
+    again = Encoder.load(tmp_path / "saved", precision="fp32")
+    np.testing.assert_array_equal(again.encode(["the cat"]), expected)
 
 
 def test_missing_pooling_layer_is_refused(tiny: Path) -> None:
@@ -209,7 +224,7 @@ def test_only_sequences_of_strings(tiny: Path) -> None:
     encoder = Encoder.load(tiny)
     texts = ["the cat", "a dog"]
     frame = pd.DataFrame({"text": texts})
-    for sentences in (frame["text"], np.array(texts), (text for text in texts)):
+    for sentences in (frame["text"], np.array(texts), iter(texts)):
         np.testing.assert_array_equal(encoder.encode(sentences), encoder.encode(texts))
     refused: list[tuple[Any, str]] = [
         (frame, "a DataFrame; give a list"),

@@ -18,11 +18,14 @@ from minbert.optimizer import SCHEDULES, decay_groups, lr_factor
 PATHS = pytest.mark.parametrize("fused", [True, False], ids=["fused", "plain"])
 
 
-def quiet_gradients(seed: int = 3, steps: int = 30) -> list[list[Tensor]]:
-    """Gradients of two parameters for some steps, of very different sizes, exact zeros among them."""
-    generator = torch.Generator().manual_seed(seed)
+def quiet_gradients() -> list[list[Tensor]]:
+    """Gradients of two parameters for 30 steps, of very different sizes, exact zeros among them."""
+    generator = torch.Generator().manual_seed(3)
     sizes = torch.tensor([1e-8, 1e-3, 1.0, 0.0, 30.0])
-    return [[torch.randn(s, 5, generator=generator) * sizes for s in (4, 1)] for _ in range(steps)]
+    gradients = []
+    for _ in range(30):
+        gradients.append([torch.randn(rows, 5, generator=generator) * sizes for rows in (4, 1)])
+    return gradients
 
 
 def drive(optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter], gradients: list[list[Tensor]]) -> None:
@@ -34,19 +37,24 @@ def drive(optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter], grad
 
 def fresh() -> list[nn.Parameter]:
     generator = torch.Generator().manual_seed(1)
-    return [nn.Parameter(torch.randn(s, 5, generator=generator)) for s in (4, 1)]
+    return [nn.Parameter(torch.randn(rows, 5, generator=generator)) for rows in (4, 1)]
 
 
-def float64_loop(gradients: list[list[Tensor]], lr: float, wd: float, correct: bool, eps: float = 1e-6) -> list[Tensor]:
+def float64_loop(gradients: list[list[Tensor]], lr: float, wd: float, correct: bool) -> list[Tensor]:
     """The course's handout, line by line, in double precision."""
     results = []
-    for theta, column in zip(fresh(), zip(*gradients, strict=True), strict=True):
-        x, m, v = theta.detach().double(), torch.zeros(1).double(), torch.zeros(1).double()
-        for t, g in enumerate(column, start=1):
-            m = 0.9 * m + 0.1 * g.double()
-            v = 0.999 * v + 0.001 * g.double() ** 2
-            rate = lr * math.sqrt(1 - 0.999**t) / (1 - 0.9**t) if correct else lr
-            x = x - rate * m / (v.sqrt() + eps)
+    for number, parameter in enumerate(fresh()):
+        x = parameter.detach().double()
+        m = torch.zeros_like(x)
+        v = torch.zeros_like(x)
+        for t, step in enumerate(gradients, start=1):
+            g = step[number].double()
+            m = 0.9 * m + 0.1 * g
+            v = 0.999 * v + 0.001 * g**2
+            rate = lr
+            if correct:
+                rate = lr * math.sqrt(1 - 0.999**t) / (1 - 0.9**t)
+            x = x - rate * m / (v.sqrt() + 1e-6)
             x = x - lr * wd * x
         results.append(x)
     return results
@@ -78,7 +86,8 @@ def test_copy_makes_the_same_updates() -> None:
     drive(optimizer, parameters, gradients[5:])
     drive(copied, others, gradients[5:])
     for parameter, other in zip(parameters, others, strict=True):
-        assert other is not parameter and torch.equal(other, parameter)
+        assert other is not parameter
+        assert torch.equal(other, parameter)
 
 
 @PATHS
@@ -88,8 +97,8 @@ def test_equals_the_float64_handout(fused: bool, correct: bool, wd: float) -> No
     gradients = quiet_gradients()
     parameters = fresh()
     drive(AdamW(parameters, lr=0.05, weight_decay=wd, correct_bias=correct, fused=fused), parameters, gradients)
-    for parameter, wanted in zip(parameters, float64_loop(gradients, 0.05, wd, correct), strict=True):
-        torch.testing.assert_close(parameter.detach().double(), wanted, atol=3e-6, rtol=3e-6)
+    values = [parameter.detach().double() for parameter in parameters]
+    torch.testing.assert_close(values, float64_loop(gradients, 0.05, wd, correct), atol=3e-6, rtol=3e-6)
 
 
 @PATHS
@@ -132,7 +141,7 @@ def test_running_mean_covers_all_steps() -> None:
     always = nn.Parameter(torch.randn(3, 4))
     late = nn.Parameter(torch.randn(5))
     optimizer = AdamW([{"params": [always]}, {"params": [late]}], lr=0.1)
-    seen = []
+    seen: dict[nn.Parameter, list[Tensor]] = {always: [], late: []}
     for step in range(7):
         optimizer.zero_grad()
         always.square().sum().backward()
@@ -140,16 +149,18 @@ def test_running_mean_covers_all_steps() -> None:
             late.square().sum().backward()
         optimizer.step()
         optimizer.average(step + 1)
-        seen.append([parameter.detach().double().clone() for parameter in (always, late)])
+        for parameter, values in seen.items():
+            values.append(parameter.detach().double().clone())
     optimizer.use_average()
-    for parameter, values in zip((always, late), zip(*seen, strict=True), strict=True):
+    for parameter, values in seen.items():
         torch.testing.assert_close(parameter.detach(), torch.stack(values).mean(0).float())
 
 
 @PATHS
 def test_converges_on_a_quadratic(fused: bool) -> None:
     """Curvatures 1 to 1,000; the rate falls to 0, so that the minimum itself is reached."""
-    target, curvature = torch.tensor([3.0, -2.0, 0.5]), torch.tensor([1.0, 30.0, 1000.0])
+    target = torch.tensor([3.0, -2.0, 0.5])
+    curvature = torch.tensor([1.0, 30.0, 1000.0])
     x = nn.Parameter(torch.zeros(3))
     optimizer = AdamW([x], lr=0.1, fused=fused)
     for step in range(600):
@@ -163,24 +174,20 @@ def test_converges_on_a_quadratic(fused: bool) -> None:
 def test_decay_groups_split_by_axes() -> None:
     model = nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 2), nn.LayerNorm(2))
     decayed, free = decay_groups(model.parameters(), 0.01)
-    assert [p.shape for p in decayed["params"]] == [(5, 3), (2, 3)] and decayed["weight_decay"] == 0.01
-    assert [p.shape for p in free["params"]] == [(2,), (2,), (2,)] and free["weight_decay"] == 0.0
-
-
-THEIRS = {
-    "constant": lambda o, w, t: transformers.get_constant_schedule_with_warmup(o, w),
-    "linear": transformers.get_linear_schedule_with_warmup,
-    "cosine": transformers.get_cosine_schedule_with_warmup,
-}
+    assert [p.shape for p in decayed["params"]] == [(5, 3), (2, 3)]
+    assert decayed["weight_decay"] == 0.01
+    assert [p.shape for p in free["params"]] == [(2,), (2,), (2,)]
+    assert free["weight_decay"] == 0.0
 
 
 @pytest.mark.parametrize("warmup", [0, 10])
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_schedule_equals_transformers(schedule: str, warmup: int) -> None:
     """From the end of the warm-up on; during it ours is one step ahead, so that no update has rate 0."""
-    factor = THEIRS[schedule](AdamW(fresh(), lr=1.0), warmup, 50).lr_lambdas[0]
+    name = "constant_with_warmup" if schedule == "constant" else schedule
+    (factor,) = transformers.get_scheduler(name, AdamW(fresh(), lr=1.0), warmup, 50).lr_lambdas
     for step in range(50):
         mine = lr_factor(schedule, step, 50, warmup)
+        theirs = factor(step) if step >= warmup else factor(step + 1)
         assert 0 < mine <= 1
-        theirs = factor(step if step >= warmup else step + 1)
         assert mine == pytest.approx(theirs, abs=1e-12)

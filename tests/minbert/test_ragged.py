@@ -44,7 +44,10 @@ def test_lists_equal_their_padded_form(rows: list[list[int]]) -> None:
     # where sentences begin and end
     assert ragged.ids[ragged.starts].tolist() == [row[0] for row in rows]
     assert ragged.cu_seqlens.tolist() == [sum(map(len, rows[:i])) for i in range(len(rows) + 1)]
-    assert [length for n, length in ragged.groups for _ in range(n)] == list(ragged.lengths)
+    lengths: list[int] = []
+    for count, length in ragged.groups:
+        lengths += [length] * count
+    assert lengths == list(ragged.lengths)
 
 
 def test_empty_sentence_is_refused() -> None:
