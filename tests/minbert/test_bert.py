@@ -126,10 +126,9 @@ def test_token_types_equal_transformers(tiny: Path) -> None:
     assert_same_gradients(mine, reference)
 
 
-@pytest.mark.parametrize("side", ["right", "left"])
-def test_tokenizer_output_is_accepted(tiny: Path, side: str) -> None:
-    """Pairs as transformers' tokenizer pads them."""
-    tokenizer = AutoTokenizer.from_pretrained(tiny, padding_side=side)
+def test_tokenizer_output_is_accepted(tiny: Path) -> None:
+    """Pairs as transformers' tokenizer pads them on the left; the tests above pad on the right."""
+    tokenizer = AutoTokenizer.from_pretrained(tiny, padding_side="left")
     batch = tokenizer(["the cat", "a dog"], ["sat", "runs! on the mat"], return_tensors="pt", padding=True)
     assert batch["token_type_ids"].any()
     mine = BertModel.from_pretrained(tiny)

@@ -54,9 +54,11 @@ def test_cached_name_opens_without_hub(tiny: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny, snapshot)
     (snapshot / "1_Pooling").mkdir()
     (snapshot / "1_Pooling" / "config.json").write_text('{"pooling_mode_max_tokens": true}')
-    paths = {"Transformer": "", "Pooling": "1_Pooling"}
-    kinds = [{"type": f"sentence_transformers.models.{kind}", "path": path} for kind, path in paths.items()]
-    (snapshot / "modules.json").write_text(json.dumps(kinds))
+    modules = [
+        {"type": "sentence_transformers.models.Transformer", "path": ""},
+        {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"},
+    ]
+    (snapshot / "modules.json").write_text(json.dumps(modules))
     (cached / "refs").mkdir()
     (cached / "refs" / "main").write_text("0123abcd")
     environment = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
@@ -88,7 +90,8 @@ def test_folder_is_opened_once_until_changed(tiny: Path, tiny_copy: Callable[...
     for path in saved.rglob("*"):
         if path.is_file():
             path.unlink()
-    assert weights.resolve(str(folder)) == saved and same(saved, tiny)
+    assert weights.resolve(str(folder)) == saved
+    assert same(saved, tiny)
     config = json.loads((folder / "tokenizer_config.json").read_text())
     (folder / "tokenizer_config.json").write_text(json.dumps(config | {"model_max_length": 20}))
     assert Encoder.load(folder).max_length == 20

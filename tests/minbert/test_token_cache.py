@@ -50,26 +50,36 @@ def check(cache: TokenCache, rows: list[Row], tokenizer: Tokenizer) -> None:
 
 SKIPPED = [Issue(2, "no label"), Issue(5, "Leer: kein Satz ☃")]
 FACTS = {"counts": {"read": 4}}
-CONTENTS = [[*ROWS, FACTS], [SKIPPED[0], *ROWS[:2], SKIPPED[1], ROWS[2]], [], [SKIPPED[0]], [Row("x", ("", ""))]]
+CONTENTS = [
+    [*ROWS, FACTS],
+    [SKIPPED[0], *ROWS[:2], SKIPPED[1], ROWS[2]],
+    [],
+    [SKIPPED[0]],
+    [Row("x", ("", ""))],
+]
 
 
 @pytest.mark.parametrize("content", CONTENTS)
 def test_what_goes_in_comes_out(source: Path, tokenizer: Tokenizer, content: list[Any]) -> None:
     rows = [item for item in content if isinstance(item, Row)]
     skipped = [item for item in content if isinstance(item, Issue)]
+    facts = FACTS if FACTS in content else {}
     for _ in ("built", "opened"):
         cache = load(source, content, "pairs", tokenizer, sha256=sha256_of(source))
         check(cache, rows, tokenizer)
         assert cache.token_counts().shape == (len(rows), cache.num_texts)
-        assert cache.skipped == tuple(skipped) and cache.report == (FACTS if FACTS in content else {})
+        assert cache.skipped == tuple(skipped)
+        assert cache.report == facts
         entry = cache.manifest_entry()
-        assert (entry["read"], entry["kept"]) == (len(rows) + len(skipped), len(rows))
+        assert entry["read"] == len(rows) + len(skipped)
+        assert entry["kept"] == len(rows)
+        assert entry["skipped"] == [{"line": item.line, "why": item.reason} for item in skipped]
         assert cache.subset(np.arange(len(rows))) is cache
         if len(rows) > 1:
             last = cache.subset(np.array([len(rows) - 1]))
             check(last, rows[-1:], tokenizer)
-            assert last.read == cache.read and last.key != cache.key
-        assert entry["skipped"] == [{"line": item.line, "why": item.reason} for item in skipped]
+            assert last.read == cache.read
+            assert last.key != cache.key
 
 
 def test_moved_file_is_a_hit(source: Path, tokenizer: Tokenizer) -> None:
@@ -77,7 +87,8 @@ def test_moved_file_is_a_hit(source: Path, tokenizer: Tokenizer) -> None:
     load(source, reading(*ROWS, calls=calls), "pairs", tokenizer, sha256=sha256_of(source))
     moved = source.rename(source.with_name("other.csv"))
     cache = load(moved, reading(*ROWS, calls=calls), "pairs", tokenizer, sha256=sha256_of(moved))
-    assert calls == ["read"] and cache.source == moved
+    assert calls == ["read"]
+    assert cache.source == moved
     moved.write_text("changed")
     cache = load(moved, reading(*ROWS[:1], calls=calls), "pairs", tokenizer, sha256=sha256_of(moved))
     check(cache, ROWS[:1], tokenizer)

@@ -16,7 +16,6 @@ from minbert.fast.gpu_attention import kernel_name
     [
         ("cpu", torch.bfloat16, 64, "grouped"),
         ("meta", torch.bfloat16, 64, "flash"),
-        ("meta", torch.float16, 32, "flash"),
         ("meta", torch.float16, 256, "flash"),
         ("meta", torch.float16, 264, "padded"),
         ("meta", torch.float16, 6, "padded"),

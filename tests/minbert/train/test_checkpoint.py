@@ -109,7 +109,8 @@ def crash(toy: Any, folder: Path, point: int, full: bool) -> int:
 
     Returns its exit code; if it is 0, the number of operations is in a file beside the folder.
     """
-    if not (child := os.fork()):
+    child = os.fork()
+    if child == 0:
         code = 1
         numbers = count()
         fsync = os.fsync
@@ -149,10 +150,10 @@ def test_crash_leaves_whole_checkpoints(toy: Any, tmp_path: Path, full: bool, ev
     assert crash(toy, tmp_path / "counted", -1, full) == 0
     operations = int((tmp_path / "operations").read_text())
     assert operations > 80
+    exit_codes = (errno.ENOSPC, 0) if full else (-signal.SIGKILL,)
     for point in range(0, operations, every):
         folder = tmp_path / f"run{point}"
-        code = crash(toy, folder, point, full)
-        assert code in ((errno.ENOSPC, 0) if full else (-signal.SIGKILL,)), point
+        assert crash(toy, folder, point, full) in exit_codes, point
         _, damages = checkpoint.newest_whole(folder / "checkpoints")
         assert not damages, point
         assert torch.equal(train(toy, folder), whole), point

@@ -30,15 +30,20 @@ def test_names_ignore_case_or_suggest() -> None:
         one_of("sikc", names, "--sets")
 
 
-def test_precision_without_fast_bf16(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    for fast, chosen in ((False, "fp16"), (True, "bf16")):
-        monkeypatch.setattr("minbert.precision.supports_bf16", lambda device, fast=fast: fast)
-        assert start.choose_precision("auto", torch.device("cuda")) == chosen
-    for crashes in (True, False):
-        monkeypatch.setattr(start, "amx_crashes", lambda crashes=crashes: crashes)
-        monkeypatch.setattr("minbert.precision.supports_bf16", lambda device: False)
-        assert start.choose_precision("auto", torch.device("cpu")) == "fp32"
-        assert ("by AMX crash" in capsys.readouterr().err) == crashes
+@pytest.mark.parametrize(("fast", "precision"), [(False, "fp16"), (True, "bf16")])
+def test_gpu_without_fast_bf16(monkeypatch: pytest.MonkeyPatch, fast: bool, precision: str) -> None:
+    monkeypatch.setattr("minbert.precision.supports_bf16", lambda device: fast)
+    assert start.choose_precision("auto", torch.device("cuda")) == precision
+
+
+@pytest.mark.parametrize("crashes", [True, False])
+def test_crashing_amx_is_noted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], crashes: bool
+) -> None:
+    monkeypatch.setattr("minbert.precision.supports_bf16", lambda device: False)
+    monkeypatch.setattr(start, "amx_crashes", lambda: crashes)
+    assert start.choose_precision("auto", torch.device("cpu")) == "fp32"
+    assert ("by AMX crash" in capsys.readouterr().err) == crashes
 
 
 def test_pooler_that_weights_lack_is_refused(tiny: Path, tmp_path: Path) -> None:
@@ -55,13 +60,6 @@ def test_failed_report_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:
     """The run, which is saved, does not fail."""
     cli.run_module("no.such.module")
     assert capsys.readouterr().err.startswith("note: python -m no.such.module failed: ")
-
-
-ERRORS = [
-    (UserError("--lr: too small"), "error: --lr: too small\n"),
-    (OSError(errno.EACCES, "Permission denied", "runs/x"), "error: runs/x: Permission denied\n"),
-    (OSError(errno.ENOSPC, "No space left on device"), "error: a file or the output: No space left on device\n"),
-]
 
 
 def test_other_threads_keep_their_signals() -> None:
@@ -83,7 +81,14 @@ def test_output_of_any_encoding() -> None:
     assert (done.returncode, done.stdout) == (0, "1\\u20132\n"), done.stderr
 
 
-@pytest.mark.parametrize(("error", "sentence"), ERRORS)
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (UserError("--lr: too small"), "error: --lr: too small\n"),
+        (OSError(errno.EACCES, "Permission denied", "runs/x"), "error: runs/x: Permission denied\n"),
+        (OSError(errno.ENOSPC, "No space left on device"), "error: a file or the output: No space left on device\n"),
+    ],
+)
 def test_error_is_one_sentence(error: Exception, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
     def main() -> None:
         raise error
@@ -121,11 +126,22 @@ def test_resuming_command_is_as_typed(
     assert cli.resume_command() == f"CUDA_VISIBLE_DEVICES='' {command}"
 
 
+PRINTER = """
+from minbert.train import cli
+
+def main():
+    for _ in range(99_999):
+        cli.say("a")
+        print("b")
+
+cli.run(main)
+"""
+
+
 def test_closed_pipe_ends_quietly() -> None:
     """A reader that leaves early, as `head` does, is no error, whether lines are printed by `say` or not."""
-    code = "from minbert.train import cli; cli.run(lambda: [cli.say('a') or print('b') for _ in range(99_999)])"
     with subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", PRINTER], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline() == "a\n"

@@ -24,7 +24,7 @@ from minbert.train.run import RunFolder
 from tests.toy import die
 
 STEPS = 4  # of an epoch
-WARMUP_THEN_LINEAR = [0.1 / 3, 0.2 / 3, 0.1, *(0.1 * (1 - step / 9) for step in range(9))]
+WARMUP_THEN_LINEAR = [0.1 / 3, 0.2 / 3, 0.1] + [0.1 * (1 - step / 9) for step in range(9)]
 
 
 def by_hand(toy: Any, rates: list[float] | None = None, clip: float = 0.0, skipped: int = -1) -> list[Tensor]:
@@ -39,18 +39,16 @@ def by_hand(toy: Any, rates: list[float] | None = None, clip: float = 0.0, skipp
         toy.loss(model, toy.rows(step)).backward()
         if clip:
             torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
-        optimizer.param_groups[0]["lr"] = rates[step] if rates else 0.1
+        if rates:
+            optimizer.param_groups[0]["lr"] = rates[step]
         optimizer.step()
         weights.append(model.weight.detach().clone())
     return weights
 
 
-def evaluations(run: RunFolder) -> list[dict[str, Any]]:
-    return [row for row in run.metrics() if row["kind"] == "evaluation"]
-
-
-def training_rows(run: RunFolder) -> list[dict[str, Any]]:
-    return [row for row in run.metrics() if row["kind"] == "train"]
+def logged(run: RunFolder, kind: str) -> list[dict[str, Any]]:
+    """The rows of the metrics that are of a kind, `train` or `evaluation`."""
+    return [row for row in run.metrics() if row["kind"] == kind]
 
 
 def set_peak(_: nn.Module, optimizer: AdamW) -> None:
@@ -88,11 +86,12 @@ def test_memory_that_is_too_small(toy: Any, run: RunFolder, fault: Callable[...,
 def test_loop_equals_plain_loop(toy: Any, run: RunFolder, settings: dict[str, Any], options: dict[str, Any]) -> None:
     objective = toy.Objective()
     _, state, seen = toy.fit(run, objective=objective, **settings)
-    assert state.step == 12 and state.finished
+    assert state.step == 12
+    assert state.finished
     torch.testing.assert_close(seen, by_hand(toy, **options)[3::4], rtol=0, atol=1e-7)
     assert objective.asked == [(step, step // 4, toy.rows(step).tolist(), True) for step in range(12)]
     rates = options.get("rates", [0.1] * 12)
-    assert [row["lr"] for row in training_rows(run)] == pytest.approx(rates[3::4])
+    assert [row["lr"] for row in logged(run, "train")] == pytest.approx(rates[3::4])
 
 
 def overflow(model: nn.Module, _: Any) -> None:
@@ -105,21 +104,24 @@ def test_fp16_overflow_is_skipped(toy: Any, run: RunFolder) -> None:
     objective = toy.Objective(after={3: overflow})
     model, state, _ = toy.fit(run, objective=objective, precision="fp16", log_every=1, clip=0.05)
     assert torch.equal(model.weight, by_hand(toy, clip=0.05, skipped=3)[-1])
-    rows = training_rows(run)
+    rows = logged(run, "train")
     assert [row["toy/skipped"] for row in rows] == [float(step == 3) for step in range(12)]
     assert [row["toy/loss_scale"] for row in rows] == [65536.0] * 4 + [32768.0] * 8
     assert ["toy/gradient_norm" in row for row in rows] == [step != 3 for step in range(12)]
     # a resumed run goes on with the scale
     other = toy.begin(run.path.parent / "other")
+    killed = toy.Objective(after={3: overflow, 7: die})
     with pytest.raises(KeyboardInterrupt):
-        toy.fit(other, objective=toy.Objective(after={3: overflow, 7: die}), precision="fp16", save_every=1, clip=0.05)
+        toy.fit(other, objective=killed, precision="fp16", save_every=1, clip=0.05)
     again, resumed, _ = toy.fit(other, precision="fp16", resume=True, clip=0.05)
-    assert torch.equal(again.weight, model.weight) and resumed.loss_scale == state.loss_scale
+    assert torch.equal(again.weight, model.weight)
+    assert resumed.loss_scale == state.loss_scale
 
 
 def test_overflow_at_every_scale_fails(toy: Any, run: RunFolder) -> None:
+    objective = toy.Objective(after=dict.fromkeys(range(40), overflow))
     with pytest.raises(UserError, match="gradient norm of toy is"):
-        toy.fit(run, objective=toy.Objective(after=dict.fromkeys(range(40), overflow)), precision="fp16", epochs=10)
+        toy.fit(run, objective=objective, precision="fp16", epochs=10)
 
 
 def assert_resumes_finished(toy: Any, run: RunFolder, model: nn.Linear, state: Any, **settings: Any) -> None:
@@ -128,7 +130,8 @@ def assert_resumes_finished(toy: Any, run: RunFolder, model: nn.Linear, state: A
     objective = toy.Objective()
     again, resumed, _ = toy.fit(run, objective=objective, resume=True, **settings)
     assert not objective.asked
-    assert torch.equal(again.weight, model.weight) and resumed == state
+    assert torch.equal(again.weight, model.weight)
+    assert resumed == state
     assert run.metrics() == rows
 
 
@@ -157,7 +160,7 @@ def test_initial_weights_kept_without_gain(toy: Any, run: RunFolder, baseline: f
     model, state, _ = toy.fit(run, resume=True, **options)
     assert (state.best, state.best_step, state.kept_step, state.kept_score) == (baseline, 0, 0, baseline)
     assert torch.equal(model.weight, toy.model().weight)
-    assert [row["best"] for row in evaluations(run)] == [False] * 3
+    assert [row["best"] for row in logged(run, "evaluation")] == [False] * 3
     assert checkpoint.steps(run.checkpoints) == [0, 12]
     assert_resumes_finished(toy, run, model, state, baseline=baseline)
 
@@ -169,7 +172,8 @@ def test_patience_stops_early(toy: Any, run: RunFolder, scores: list[float], bas
     objective = toy.Objective()
     model, state, _ = toy.fit(run, scores=scores, epochs=5, patience=2, objective=objective, baseline=baseline)
     assert len(objective.asked) == best + 8, "two evaluations without gain after the best one"
-    assert state.finished and state.best_step == state.kept_step == best
+    assert state.finished
+    assert state.best_step == state.kept_step == best
     assert_resumes_finished(toy, run, model, state, epochs=5, patience=2, baseline=baseline)
 
 
@@ -185,7 +189,8 @@ def test_undefined_score_is_never_best(
 ) -> None:
     _, state, _ = toy.fit(run, scores=[bad, 0.1, bad])
     assert (state.best, state.best_step, state.kept_step) == (0.1, 8, 8)
-    assert [(row["score"], row["best"]) for row in evaluations(run)] == [(None, False), (0.1, True), (None, False)]
+    scores = [(row["score"], row["best"]) for row in logged(run, "evaluation")]
+    assert scores == [(None, False), (0.1, True), (None, False)]
     assert "note: step 4: the score is undefined" in capsys.readouterr().err
     never, state, _ = toy.fit(toy.begin(run.path.parent / "never"), scores=[bad] * 3)
     assert (state.best, state.kept_step) == (None, 12), "without a best evaluation the last step is kept"
@@ -200,7 +205,8 @@ def test_last_evaluation_of_mean_weights(toy: Any, run: RunFolder, part: float, 
     plain = by_hand(toy)
     torch.testing.assert_close(seen[:-1], plain[3:-1:4], rtol=0, atol=0)
     torch.testing.assert_close(seen[-1], torch.stack(plain[-steps:]).double().mean(0).float())
-    assert torch.equal(model.weight, seen[-1]) and state.kept_step == 12
+    assert torch.equal(model.weight, seen[-1])
+    assert state.kept_step == 12
     assert_resumes_finished(toy, run, model, state, average=part, keep=keep)
 
 
@@ -209,17 +215,19 @@ def test_rows_hold_means_since_last(toy: Any, run: RunFolder, capsys: pytest.Cap
     lines = [line for line in capsys.readouterr().out.splitlines() if "evaluation" not in line]
     every = toy.begin(run.path.parent / "every")
     toy.fit(every, log_every=1)
-    losses = [row["toy/loss"] for row in training_rows(every)]
-    assert [row["step"] for row in evaluations(run)] == [5, 10, 12], "by the interval, and at the end"
-    rows = training_rows(run)
+    losses = [row["toy/loss"] for row in logged(every, "train")]
+    assert [row["step"] for row in logged(run, "evaluation")] == [5, 10, 12], "by the interval, and at the end"
+    rows = logged(run, "train")
     assert [row["step"] for row in rows] == [3, 4, 5, 6, 8, 9, 10, 12], "one ends with every epoch and evaluation"
     start = 0
     for line, row in zip(lines, rows, strict=True):
-        examples = [len(toy.rows(step)) for step in range(start, row["step"])]
-        assert row["toy/loss"] == pytest.approx(np.average(losses[start : row["step"]], weights=examples))
-        assert row["epoch"] == (row["step"] - 1) // STEPS + 1
-        assert f"step {row['step']}/12" in line and f"loss {row['toy/loss']:.4f}" in line
-        start = row["step"]
+        end = row["step"]
+        examples = [len(toy.rows(step)) for step in range(start, end)]
+        assert row["toy/loss"] == pytest.approx(np.average(losses[start:end], weights=examples))
+        assert row["epoch"] == (end - 1) // STEPS + 1
+        assert f"step {end}/12" in line
+        assert f"loss {row['toy/loss']:.4f}" in line
+        start = end
 
 
 def spoil_gradient(model: nn.Linear, optimizer: AdamW) -> None:
@@ -237,27 +245,26 @@ def spoil_moment(model: nn.Linear, optimizer: AdamW) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "step", "every"),
+    ("fault", "step", "every"),
     [
-        (None, 5, {"save_every": 3}),
-        (spoil_gradient, 2, {"save_every": 1}),
-        (spoil_parameter, 5, {"save_every": 3}),
-        (spoil_moment, 11, {"log_every": 1}),
+        ({"scalars": {5: {"loss": math.nan}}}, 6, {"save_every": 3}),
+        ({"after": {2: spoil_gradient}}, 3, {"save_every": 1}),
+        ({"after": {5: spoil_parameter}}, 6, {"save_every": 3}),
+        ({"after": {11: spoil_moment}}, 12, {"log_every": 1}),
     ],
 )
 def test_no_checkpoint_is_infinite(
-    toy: Any, run: RunFolder, spoil: Callable[..., None] | None, step: int, every: dict[str, int]
+    toy: Any, run: RunFolder, fault: dict[str, Any], step: int, every: dict[str, int]
 ) -> None:
     """The error names the step and the task: that of the fault, or of the checkpoint that would have held it."""
-    bad = {"after": {step: spoil}} if spoil else {"scalars": {step: {"loss": math.nan}}}
-    with pytest.raises(UserError, match=r"^step (\d+): .*toy.*--lr") as caught:
-        toy.fit(run, objective=toy.Objective(**bad), **every)
+    with pytest.raises(UserError, match=f"^step {step}: .*toy.*--lr") as caught:
+        toy.fit(run, objective=toy.Objective(**fault), **every)
     assert "\n" not in str(caught.value)
-    assert int(str(caught.value).split()[1].rstrip(":")) == step + 1
-    saved = [*run.checkpoints.glob("*/*.safetensors")]
-    assert saved
-    for file in saved:
-        assert all(bool(tensor.isfinite().all()) for tensor in load_file(file).values())
+    files = [*run.checkpoints.glob("*/*.safetensors")]
+    assert files
+    for file in files:
+        for name, tensor in load_file(file).items():
+            assert tensor.isfinite().all(), name
 
 
 def send(*numbers: int) -> Callable[..., None]:
@@ -363,7 +370,7 @@ def test_stopped_evaluation_is_done_again(
     if evaluation is None:
         with pytest.raises(KeyboardInterrupt):
             toy.fit(run, scores=[0.1, 0.3], objective=toy.Objective(after={9: die}))
-        assert [row["step"] for row in evaluations(run)] == [4, 8]
+        assert [row["step"] for row in logged(run, "evaluation")] == [4, 8]
     else:
         with pytest.raises(SystemExit) as stop:
             cli.run(lambda: toy.fit(run, scores=[0.1, evaluation]))

@@ -32,11 +32,21 @@ def as_lists(plan: Plan) -> list[tuple[list[int], int, int]]:
 @given(st.integers(1, 50), st.integers(0, 60), seeds)
 def test_smaller_limit_draws_a_subset(count: int, limit: int, seed: int) -> None:
     chosen = random_subset(count, limit, seed, "sst").tolist()
-    assert chosen == sorted(set(chosen)) and set(chosen) <= set(range(count))
-    assert len(chosen) == (min(limit, count) if limit else count)
-    assert not limit or set(chosen) <= set(random_subset(count, limit + 1, seed, "sst").tolist())
-    other_draws = [random_subset(1000, 9, seed, "sts"), random_subset(1000, 9, seed + 1, "sst")]
-    assert not any(other.tolist() == random_subset(1000, 9, seed, "sst").tolist() for other in other_draws)
+    assert chosen == sorted(set(chosen))
+    assert set(chosen) <= set(range(count))
+    if limit == 0:  # means no limit
+        assert len(chosen) == count
+    else:
+        assert len(chosen) == min(limit, count)
+        larger = random_subset(count, limit + 1, seed, "sst").tolist()
+        assert set(chosen) <= set(larger)
+
+
+@given(seeds)
+def test_tasks_and_seeds_have_own_subsets(seed: int) -> None:
+    subset = random_subset(1000, 9, seed, "sst").tolist()
+    assert subset != random_subset(1000, 9, seed, "sts").tolist()
+    assert subset != random_subset(1000, 9, seed + 1, "sst").tolist()
 
 
 @given(st.data(), sizes, batch_sizes, seeds)
@@ -44,7 +54,8 @@ def test_first_steps_are_a_prefix(data: st.DataObject, size: int, batch: int, se
     whole = make(size, batch, seed)
     count = data.draw(st.integers(0, whole.total + 2))
     short = first_steps(whole, count)
-    assert short.total == short.ends[-1] == (min(count, whole.total) or whole.total)
+    total = min(count, whole.total) if count else whole.total
+    assert short.total == short.ends[-1] == total
     assert as_lists(short) == as_lists(whole)[: short.total]
 
 
