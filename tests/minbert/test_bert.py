@@ -35,9 +35,7 @@ def test_first_tanh_has_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.tanh", calls.append)
     runpy.run_path(bert.__file__)
     (call,) = calls
-    assert call.numel() == 1
-    assert call.dtype == torch.float32
-    assert call.device.type == "cpu"
+    assert (call.numel(), call.dtype, call.device.type) == (1, torch.float32, "cpu")
 
 
 @pytest.fixture(scope="module")

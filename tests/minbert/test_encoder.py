@@ -58,8 +58,7 @@ def test_equals_sentence_transformers_on_minilm(
     """Vectors in fp32 agree to 1e-6, with the same call; this folder scales them to length 1."""
     expected = theirs.encode(SENTENCES, **options)
     actual = encoder.encode(SENTENCES, **options)
-    assert type(actual) is type(expected)
-    assert actual.dtype == expected.dtype
+    assert type(actual) is type(expected) and actual.dtype == expected.dtype
     assert np.abs(np.asarray(actual) - np.asarray(expected)).max() <= 1e-6
     single = theirs.encode(SENTENCES[0], **options)
     assert encoder.encode(SENTENCES[0], **options).shape == single.shape
@@ -79,11 +78,10 @@ def test_similarities_equal_sentence_transformers(encoder: Encoder, theirs: Sent
     for a, b in ((vectors, vectors[:2]), (vectors[0], vectors), (torch.from_numpy(vectors), vectors[1])):
         torch.testing.assert_close(encoder.similarity(a, b), theirs.similarity(a, b), atol=1e-6, rtol=0)
     expected = encoder.similarity(vectors[0], vectors)
-    texts = np.array(SENTENCES)
     tensors = [torch.from_numpy(vector).requires_grad_() for vector in vectors]
     others: list[tuple[Any, Any]] = [
         (SENTENCES[0], SENTENCES),
-        (SENTENCES[0], texts),
+        (SENTENCES[0], np.array(SENTENCES)),
         (vectors[0].tolist(), list(vectors)),
         (tensors[0], tensors),
     ]

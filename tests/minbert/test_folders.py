@@ -40,9 +40,7 @@ ROWS = len(PIECES) + 8  # of the word embedding: some pieces are added
 
 def edit(path: Path, **changes: Any) -> None:
     """Change entries of a JSON file, which need not exist."""
-    content = {}
-    if path.is_file():
-        content = json.loads(path.read_text())
+    content = json.loads(path.read_text()) if path.is_file() else {}
     path.write_text(json.dumps(content | changes))
 
 
@@ -64,9 +62,9 @@ def plain(folder: Path, kind: Any = transformers.BertModel, **options: Any) -> P
     return folder
 
 
-def changed(folder: Path, name: str, **changes: Any) -> None:
+def changed(folder: Path, name: str, save: Callable[[Path], Path] = plain, **changes: Any) -> None:
     """With other entries in one of its JSON files."""
-    plain(folder)
+    save(folder)
     edit(folder / name, **changes)
 
 
@@ -314,11 +312,6 @@ def test_vectors_equal_sentence_transformers(kind: Kind, tmp_path: Path) -> None
     assert again.similarity_fn_name == theirs.similarity_fn_name
 
 
-def sentence_transformers_setting(folder: Path, name: str, **changes: Any) -> None:
-    library(folder)
-    edit(folder / name, **changes)
-
-
 MANY = [*PIECES, *map(str, range(9))]
 REFUSED: list[Kind] = [
     ("model_type is 'roberta'", changed, {"name": "config.json", "model_type": "roberta"}),
@@ -337,8 +330,8 @@ REFUSED: list[Kind] = [
     ("modules Transformer, Pooling, CNN are not supported", with_module, {"kind": "CNN"}),
     (
         "model_type is 'SparseEncoder'",
-        sentence_transformers_setting,
-        {"name": "config_sentence_transformers.json", "model_type": "SparseEncoder"},
+        changed,
+        {"name": "config_sentence_transformers.json", "save": library, "model_type": "SparseEncoder"},
     ),
     ("processing_kwargs is", version_2, {"processing_kwargs": {"text": {"max_length": 8}}}),
     ("transformer_task is 'fill-mask'", version_2, {"transformer_task": "fill-mask"}),

@@ -86,8 +86,7 @@ def test_copy_makes_the_same_updates() -> None:
     drive(optimizer, parameters, gradients[5:])
     drive(copied, others, gradients[5:])
     for parameter, other in zip(parameters, others, strict=True):
-        assert other is not parameter
-        assert torch.equal(other, parameter)
+        assert other is not parameter and torch.equal(other, parameter)
 
 
 @PATHS

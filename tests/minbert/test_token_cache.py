@@ -30,10 +30,9 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "data.csv"
 
 
-def reading(*rows: Row | Issue, calls: list[str] | None = None) -> Iterator[Row | Issue]:
-    """A lazy reader, which records that it was used."""
-    if calls is not None:
-        calls.append("read")
+def reading(*rows: Row | Issue, calls: list[str]) -> Iterator[Row | Issue]:
+    """A lazy reader, which records in `calls` that it was used."""
+    calls.append("read")
     yield from rows
 
 
@@ -78,8 +77,7 @@ def test_what_goes_in_comes_out(source: Path, tokenizer: Tokenizer, content: lis
         if len(rows) > 1:
             last = cache.subset(np.array([len(rows) - 1]))
             check(last, rows[-1:], tokenizer)
-            assert last.read == cache.read
-            assert last.key != cache.key
+            assert last.read == cache.read and last.key != cache.key
 
 
 def test_moved_file_is_a_hit(source: Path, tokenizer: Tokenizer) -> None:
@@ -87,8 +85,7 @@ def test_moved_file_is_a_hit(source: Path, tokenizer: Tokenizer) -> None:
     load(source, reading(*ROWS, calls=calls), "pairs", tokenizer, sha256=sha256_of(source))
     moved = source.rename(source.with_name("other.csv"))
     cache = load(moved, reading(*ROWS, calls=calls), "pairs", tokenizer, sha256=sha256_of(moved))
-    assert calls == ["read"]
-    assert cache.source == moved
+    assert calls == ["read"] and cache.source == moved
     moved.write_text("changed")
     cache = load(moved, reading(*ROWS[:1], calls=calls), "pairs", tokenizer, sha256=sha256_of(moved))
     check(cache, ROWS[:1], tokenizer)

@@ -58,8 +58,7 @@ def test_unfit_keys_are_all_listed(tiny_copy: Copy) -> None:
     with pytest.raises(UserError) as caught:
         BertModel.with_weights(folder, BertConfig.read(folder))
     message = str(caught.value)
-    assert message.startswith(f"{path}: ")
-    assert "\n" not in message
+    assert message.startswith(f"{path}: ") and "\n" not in message
     for problem in (
         "missing 'pooler.dense.weight'",
         "'embeddings.LayerNorm.bias' has shape [31], the config asks for [32]",
@@ -154,11 +153,9 @@ def test_transformers_opens_saved_folder(saved: Callable[[str], Path], tiny: Pat
     folder = saved("pooler")
     theirs, info = AutoModel.from_pretrained(folder, output_loading_info=True)
     assert type(theirs) is Theirs
-    assert not info["missing_keys"]
-    assert not info["unexpected_keys"]
+    assert not info["missing_keys"] and not info["unexpected_keys"]
     expected = Theirs.from_pretrained(tiny).state_dict()
-    for name, tensor in theirs.state_dict().items():
-        assert torch.equal(tensor, expected[name]), name
+    torch.testing.assert_close(theirs.state_dict(), expected, atol=0, rtol=0)
 
 
 def test_training_leaves_layers_and_prompts_out(
@@ -180,8 +177,7 @@ def test_training_leaves_layers_and_prompts_out(
     kept = modules.settings_kept_by_training(folder)
     weights.save(tmp_path / "run", model.state_dict(), model.config, Tokenizer.load(folder), "mean", kept)
     export = SentenceTransformer(str(tmp_path / "run"), device="cpu")
-    assert export.max_seq_length == 20
-    assert export.get_embedding_dimension() == 32
+    assert export.max_seq_length == 20 and export.get_embedding_dimension() == 32
     encoder = Encoder.load(tmp_path / "run", precision="fp32")
     np.testing.assert_allclose(np.linalg.norm(encoder.encode(TEXTS), axis=1), 1, atol=1e-6)
     np.testing.assert_allclose(encoder.encode(TEXTS), export.encode(TEXTS), atol=1e-5)

@@ -32,10 +32,9 @@ def test_kernel_follows_device_dtype_width(
 def test_older_gpu_pads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
     kernel_name.cache_clear()
-    dtypes = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
-    names = {kernel_name(torch.device("cuda"), dtype, 64) for dtype in dtypes}
+    name = kernel_name(torch.device("cuda"), torch.bfloat16, 64)
     kernel_name.cache_clear()
-    assert names == {"padded"}
+    assert name == "padded"
 
 
 @pytest.mark.parametrize("queries", [8, 2], ids=["tokens", "cls"])

@@ -118,10 +118,7 @@ def test_parameters_may_be_frozen_later(tiny: Path) -> None:
 def test_replayed_stage_two_step_is_equal(
     tiny: Path, replayed_on_the_cpu: list[Callable[[], None]], accumulate: int, recorded: int
 ) -> None:
-    """Joint pairs, which a second encoder reads by themselves, and R-Drop.
-
-    Recorded are forward, backward and the other encoder; of parts of a batch only the latter is replayed.
-    """
+    """Joint pairs, which a second encoder reads by themselves, and R-Drop. Of parts only that encoder is replayed."""
     task = TASKS["quora"]("joint")
     rows = task.open(SAMPLE / "course" / "quora-dev.csv", "dev", Tokenizer.load(tiny), 64)
     config = replace(BertConfig.read(tiny), hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
@@ -138,4 +135,4 @@ def test_replayed_stage_two_step_is_equal(
         results.append([numbers["loss"], *gradients])
     plain, replayed = results
     torch.testing.assert_close(replayed, plain, atol=1e-6, rtol=1e-4)
-    assert len(replayed_on_the_cpu) == recorded
+    assert len(replayed_on_the_cpu) == recorded, "forward, backward and the other encoder's"

@@ -31,15 +31,13 @@ def test_names_ignore_case_or_suggest() -> None:
 
 
 @pytest.mark.parametrize(("fast", "precision"), [(False, "fp16"), (True, "bf16")])
-def test_gpu_without_fast_bf16(monkeypatch: pytest.MonkeyPatch, fast: bool, precision: str) -> None:
+def test_gpu_takes_bf16_if_fast(monkeypatch: pytest.MonkeyPatch, fast: bool, precision: str) -> None:
     monkeypatch.setattr("minbert.precision.supports_bf16", lambda device: fast)
     assert start.choose_precision("auto", torch.device("cuda")) == precision
 
 
 @pytest.mark.parametrize("crashes", [True, False])
-def test_crashing_amx_is_noted(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], crashes: bool
-) -> None:
+def test_amx_crash_is_noted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], crashes: bool) -> None:
     monkeypatch.setattr("minbert.precision.supports_bf16", lambda device: False)
     monkeypatch.setattr(start, "amx_crashes", lambda: crashes)
     assert start.choose_precision("auto", torch.device("cpu")) == "fp32"
@@ -128,12 +126,10 @@ def test_resuming_command_is_as_typed(
 
 PRINTER = """
 from minbert.train import cli
-
 def main():
     for _ in range(99_999):
         cli.say("a")
         print("b")
-
 cli.run(main)
 """
 

@@ -47,7 +47,6 @@ def by_hand(toy: Any, rates: list[float] | None = None, clip: float = 0.0, skipp
 
 
 def logged(run: RunFolder, kind: str) -> list[dict[str, Any]]:
-    """The rows of the metrics that are of a kind, `train` or `evaluation`."""
     return [row for row in run.metrics() if row["kind"] == kind]
 
 
@@ -86,8 +85,7 @@ def test_memory_that_is_too_small(toy: Any, run: RunFolder, fault: Callable[...,
 def test_loop_equals_plain_loop(toy: Any, run: RunFolder, settings: dict[str, Any], options: dict[str, Any]) -> None:
     objective = toy.Objective()
     _, state, seen = toy.fit(run, objective=objective, **settings)
-    assert state.step == 12
-    assert state.finished
+    assert state.step == 12 and state.finished
     torch.testing.assert_close(seen, by_hand(toy, **options)[3::4], rtol=0, atol=1e-7)
     assert objective.asked == [(step, step // 4, toy.rows(step).tolist(), True) for step in range(12)]
     rates = options.get("rates", [0.1] * 12)
@@ -114,8 +112,7 @@ def test_fp16_overflow_is_skipped(toy: Any, run: RunFolder) -> None:
     with pytest.raises(KeyboardInterrupt):
         toy.fit(other, objective=killed, precision="fp16", save_every=1, clip=0.05)
     again, resumed, _ = toy.fit(other, precision="fp16", resume=True, clip=0.05)
-    assert torch.equal(again.weight, model.weight)
-    assert resumed.loss_scale == state.loss_scale
+    assert torch.equal(again.weight, model.weight) and resumed.loss_scale == state.loss_scale
 
 
 def test_overflow_at_every_scale_fails(toy: Any, run: RunFolder) -> None:
@@ -130,8 +127,7 @@ def assert_resumes_finished(toy: Any, run: RunFolder, model: nn.Linear, state: A
     objective = toy.Objective()
     again, resumed, _ = toy.fit(run, objective=objective, resume=True, **settings)
     assert not objective.asked
-    assert torch.equal(again.weight, model.weight)
-    assert resumed == state
+    assert torch.equal(again.weight, model.weight) and resumed == state
     assert run.metrics() == rows
 
 
@@ -151,18 +147,17 @@ def test_keep_last_leaves_last_weights(toy: Any, run: RunFolder) -> None:
     assert_resumes_finished(toy, run, model, state, keep="last")
 
 
-@pytest.mark.parametrize("baseline", [0.9, 1.0])
-def test_initial_weights_kept_without_gain(toy: Any, run: RunFolder, baseline: float) -> None:
-    options = {"scores": [0.3, 0.9, 0.5], "baseline": baseline, "save_every": 3}
+def test_initial_weights_kept_without_gain(toy: Any, run: RunFolder) -> None:
+    options = {"scores": [0.3, 0.9, 0.5], "baseline": 0.9, "save_every": 3}
     with pytest.raises(KeyboardInterrupt):
         toy.fit(run, objective=toy.Objective(after={5: die}), **options)
     assert checkpoint.steps(run.checkpoints) == [0, 4]
     model, state, _ = toy.fit(run, resume=True, **options)
-    assert (state.best, state.best_step, state.kept_step, state.kept_score) == (baseline, 0, 0, baseline)
+    assert (state.best, state.best_step, state.kept_step, state.kept_score) == (0.9, 0, 0, 0.9)
     assert torch.equal(model.weight, toy.model().weight)
     assert [row["best"] for row in logged(run, "evaluation")] == [False] * 3
     assert checkpoint.steps(run.checkpoints) == [0, 12]
-    assert_resumes_finished(toy, run, model, state, baseline=baseline)
+    assert_resumes_finished(toy, run, model, state, baseline=0.9)
 
 
 @pytest.mark.parametrize(
@@ -172,8 +167,7 @@ def test_patience_stops_early(toy: Any, run: RunFolder, scores: list[float], bas
     objective = toy.Objective()
     model, state, _ = toy.fit(run, scores=scores, epochs=5, patience=2, objective=objective, baseline=baseline)
     assert len(objective.asked) == best + 8, "two evaluations without gain after the best one"
-    assert state.finished
-    assert state.best_step == state.kept_step == best
+    assert state.finished and state.best_step == state.kept_step == best
     assert_resumes_finished(toy, run, model, state, epochs=5, patience=2, baseline=baseline)
 
 
@@ -205,8 +199,7 @@ def test_last_evaluation_of_mean_weights(toy: Any, run: RunFolder, part: float, 
     plain = by_hand(toy)
     torch.testing.assert_close(seen[:-1], plain[3:-1:4], rtol=0, atol=0)
     torch.testing.assert_close(seen[-1], torch.stack(plain[-steps:]).double().mean(0).float())
-    assert torch.equal(model.weight, seen[-1])
-    assert state.kept_step == 12
+    assert torch.equal(model.weight, seen[-1]) and state.kept_step == 12
     assert_resumes_finished(toy, run, model, state, average=part, keep=keep)
 
 
@@ -225,14 +218,8 @@ def test_rows_hold_means_since_last(toy: Any, run: RunFolder, capsys: pytest.Cap
         examples = [len(toy.rows(step)) for step in range(start, end)]
         assert row["toy/loss"] == pytest.approx(np.average(losses[start:end], weights=examples))
         assert row["epoch"] == (end - 1) // STEPS + 1
-        assert f"step {end}/12" in line
-        assert f"loss {row['toy/loss']:.4f}" in line
+        assert f"step {end}/12" in line and f"loss {row['toy/loss']:.4f}" in line
         start = end
-
-
-def spoil_gradient(model: nn.Linear, optimizer: AdamW) -> None:
-    assert model.weight.grad is not None
-    model.weight.grad[0, 0] = math.nan
 
 
 def spoil_parameter(model: nn.Linear, optimizer: AdamW) -> None:
@@ -248,7 +235,7 @@ def spoil_moment(model: nn.Linear, optimizer: AdamW) -> None:
     ("fault", "step", "every"),
     [
         ({"scalars": {5: {"loss": math.nan}}}, 6, {"save_every": 3}),
-        ({"after": {2: spoil_gradient}}, 3, {"save_every": 1}),
+        ({"after": {2: overflow}}, 3, {"save_every": 1}),
         ({"after": {5: spoil_parameter}}, 6, {"save_every": 3}),
         ({"after": {11: spoil_moment}}, 12, {"log_every": 1}),
     ],

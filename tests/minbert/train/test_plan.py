@@ -29,17 +29,14 @@ def as_lists(plan: Plan) -> list[tuple[list[int], int, int]]:
     return [(batch.rows.tolist(), batch.epoch, batch.step) for batch in planned]
 
 
-@given(st.integers(1, 50), st.integers(0, 60), seeds)
+@given(st.integers(1, 50), st.integers(1, 60), seeds)
 def test_smaller_limit_draws_a_subset(count: int, limit: int, seed: int) -> None:
     chosen = random_subset(count, limit, seed, "sst").tolist()
+    larger = random_subset(count, limit + 1, seed, "sst").tolist()
     assert chosen == sorted(set(chosen))
-    assert set(chosen) <= set(range(count))
-    if limit == 0:  # means no limit
-        assert len(chosen) == count
-    else:
-        assert len(chosen) == min(limit, count)
-        larger = random_subset(count, limit + 1, seed, "sst").tolist()
-        assert set(chosen) <= set(larger)
+    assert len(chosen) == min(limit, count)
+    assert set(chosen) <= set(larger) <= set(range(count))
+    assert random_subset(count, 0, seed, "sst").tolist() == list(range(count)), "0 is no limit"
 
 
 @given(seeds)
