@@ -90,7 +90,7 @@ def test_failed_rename_keeps_old_folder(tmp_path: Path, monkeypatch: pytest.Monk
     assert names(path) == ["old"]
 
 
-def test_pipe_is_written_directly(tmp_path: Path) -> None:
+def test_pipe_is_written_and_never_read(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # it waits for no writer
