@@ -122,6 +122,11 @@ def without_pooling_layer(theirs: SentenceTransformer) -> None:
     del theirs[2]
 
 
+def other_pooling(theirs: SentenceTransformer) -> None:
+    theirs[1] = models.Pooling(32, "mean")
+    without_pooling_layer(theirs)
+
+
 def trained_pooling_layer(theirs: SentenceTransformer) -> None:
     theirs[2].linear.weight.data.mul_(-0.5)
 
@@ -134,7 +139,7 @@ def trained(theirs: SentenceTransformer) -> None:
     theirs[0].model.encoder.layer[0].output.dense.weight.data.mul_(-0.5)
 
 
-@pytest.mark.parametrize("change", [without_pooling_layer, trained_pooling_layer, other_rules, trained])
+@pytest.mark.parametrize("change", [without_pooling_layer, other_pooling, trained_pooling_layer, other_rules, trained])
 def test_record_of_changed_folder_is_ignored(
     saved: Callable[[str], Path], change: Callable[[SentenceTransformer], None]
 ) -> None:
