@@ -39,11 +39,17 @@ WORDS = "the a cat dog bird sat sleeps runs on under mat tree is not very happy 
 
 
 # They start first, the longest first, so that no worker is left alone with one of them at the end.
-LONGEST = (
-    *("e2e/test_multitask_train.py", "e2e/test_pretrain_cbcl.py", "e2e/test_resume.py", "e2e/golden/test_golden.py"),
-    *("ablations/test_run.py", "test_install.py", "e2e/test_ranks.py", "e2e/test_scripts_bad_input.py"),
+LONGEST = [
+    "e2e/test_multitask_train.py",
+    "e2e/test_pretrain_cbcl.py",
+    "e2e/test_resume.py",
+    "e2e/golden/test_golden.py",
+    "ablations/test_run.py",
+    "test_install.py",
+    "e2e/test_ranks.py",
+    "e2e/test_scripts_bad_input.py",
     "e2e/test_posix.py",
-)
+]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -196,11 +202,15 @@ def _write_wordnet(folder: Path, *synsets: tuple[str, dict[str, int]], rude: tup
     wordnet.mkdir(parents=True, exist_ok=True)
     (wordnet / "lexnames").write_text("00\tadj.all\t3\n", encoding="utf-8")
     offsets: dict[str, dict[str, list[int]]] = {part: {} for part in names}
-    data, counts = dict.fromkeys(names, ""), []
+    data = dict.fromkeys(names, "")
+    counts = []
     for number, (part, lemmas) in enumerate([("n", {"disparagement": 0}), *synsets]):
         offset = len(data[part])
         words = " ".join(f"{lemma.replace(' ', '_')} {number:x}" for lemma in lemmas)
-        marks = "".join(f" ;u 00000000 n {position:02x}00" for position, lemma in enumerate(lemmas, 1) if lemma in rude)
+        marks = ""
+        for position, lemma in enumerate(lemmas, 1):
+            if lemma in rude:
+                marks += f" ;u 00000000 n {position:02x}00"
         frames = " 01 + 02 00" if part == "v" else ""
         pointers = f"{marks.count(';u'):03d}{marks}{frames}"
         data[part] += f"{offset:08d} 00 {part} {len(lemmas):02x} {words} {pointers} | of a test  \n"
@@ -220,7 +230,11 @@ def _write_wordnet(folder: Path, *synsets: tuple[str, dict[str, int]], rude: tup
     (wordnet / "cntlist.rev").write_text("".join(counts), encoding="utf-8")
     (wordnet / "index.sense").write_text("", encoding="utf-8")
     tags = {"n": "NN", "v": "VB", "a": "JJ", "r": "RB"}
-    tagged = {form: tags[part] for part, lemmas in synsets for word in lemmas for form in (word, word.capitalize())}
+    tagged = {}
+    for part, lemmas in synsets:
+        for lemma in lemmas:
+            tagged[lemma] = tags[part]
+            tagged[lemma.capitalize()] = tags[part]
     tagger = folder / "taggers" / "averaged_perceptron_tagger_eng"
     tagger.mkdir(parents=True, exist_ok=True)
     for name, content in (("weights", {}), ("tagdict", tagged), ("classes", ["CD"])):  # any other word is a CD

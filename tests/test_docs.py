@@ -27,8 +27,11 @@ def prose(page: Path) -> str:
 
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
-    titles = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+    names = set()
+    for title in re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE):
+        words = re.sub(r"[^\w\- ]", "", title.lower()).strip()
+        names.add(words.replace(" ", "-"))
+    return names
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
@@ -43,9 +46,11 @@ def test_no_link_is_dead(page: Path) -> None:
 
 
 def test_figure_shows_recorded_numbers() -> None:
+    recorded = set()
     with open(ROOT / "ablations" / "results" / "recipe.csv", encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["metric"] == "dev norm"]
-    recorded = {(row["arm"], row["value"]) for row in rows}
+        for row in csv.DictReader(file):
+            if row["metric"] == "dev norm":
+                recorded.add((row["arm"], row["value"]))
     figure = (ROOT / "docs" / "results.svg").read_text(encoding="utf-8")
     drawn = re.findall(r">([^<>]+): (0\.\d{4})<", figure)
     assert len(drawn) == 8
@@ -82,8 +87,9 @@ def test_command_is_understood(command: str, tmp_path: Path, monkeypatch: pytest
         command = command.replace(name, value)
     name, *words = shlex.split(command)
     monkeypatch.chdir(tmp_path)
-    for earlier in (word for word in words if word.startswith("runs/")):  # a run that another command makes
-        Path(earlier).mkdir(parents=True, exist_ok=True)
+    for word in words:
+        if word.startswith("runs/"):  # a run that another command makes
+            Path(word).mkdir(parents=True, exist_ok=True)
     script = import_module(name.removesuffix(".py"))
     parsed: list[object] = []
     monkeypatch.setattr(start, "open_run", nullcontext)

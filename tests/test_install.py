@@ -19,20 +19,22 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
-FOLDERS, FILES = ("minbert", "tasks"), ("pretrain_cbcl.py", "multitask_train.py")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def source_files() -> set[str]:
-    paths = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*"))
-    files = {str(path.relative_to(ROOT)) for path in paths if path.is_file() and "__pycache__" not in path.parts}
-    return {*files, *FILES}
+    files = {"pretrain_cbcl.py", "multitask_train.py"}
+    for path in (*(ROOT / "minbert").rglob("*"), *(ROOT / "tasks").rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            files.add(str(path.relative_to(ROOT)))
+    return files
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from a copy of the sources by the setuptools that is installed."""
-    copy, built = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    copy = tmp_path_factory.mktemp("source")
+    built = tmp_path_factory.mktemp("wheel")
     for name in {*source_files(), "pyproject.toml", "requirements.txt", "README.md", "LICENSE"}:
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, copy / name)
