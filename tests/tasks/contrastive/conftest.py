@@ -59,12 +59,11 @@ def corpora(tmp_path: Path) -> Path:
             name = f"{folder[4:9]} {subset}"
             write(base / folder / f"STS.input.{subset}.txt", f"A {name} tap.\tThe {name} tap.\nA {name} cup.\tA cup.\n")
             write(base / folder / f"STS.gs.{subset}.txt", "4.2\n\n")
-    for number, split in enumerate(("train", "dev", "test")):
+    for split, sick in (("train", "SICK_train"), ("dev", "SICK_trial"), ("test", "SICK_test_annotated")):
         rows = f"news\tf\t2015\t1\t3.0\tOld {split} mill\tA mill\nnews\tf\t2015\t2\t1.5\tA cup!\tNew {split} mill\n"
         write(base / "STS/STSBenchmark" / f"sts-{split}.csv", rows)
-        name = ("SICK_train", "SICK_trial", "SICK_test_annotated")[number]
-        rows = f"{number}\tA goat is in {split}\tThe goat rests\t4.5\tENTAILMENT\n"
-        write(base / "SICK" / f"{name}.txt", SICK_HEADER + rows)
+        row = f"1\tA goat is in {split}\tThe goat rests\t4.5\tENTAILMENT\n"
+        write(base / "SICK" / f"{sick}.txt", SICK_HEADER + row)
     write(tmp_path / "zh/ATEC/atec_train.csv", "1\t花呗怎么还款\t怎么还花呗\t1\r\n2\t花呗怎么还款\t额度多少\t0\r\n")
     write(tmp_path / "zh/ATEC_CCKS/train.csv", "text_1\ttext_2\tlabel\n不读这句\t也不读\t0\n")  # ATEC's own is there
     write(tmp_path / "zh/ATEC_CCKS/test.csv", "text_1\ttext_2\tlabel\n额度 多少\t利息多少\t0\n")
@@ -109,7 +108,8 @@ def run_step(
 ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
     """The metrics and the gradients, by name, of step 7, in epoch 1, of a run with seed 9."""
     model.zero_grad()
-    metrics = step.backward(model, PlannedBatch("nli", rows, 1, 7), StepContext(9, 7, "fp32", torch.device("cpu")))
+    context = StepContext(9, 7, "fp32", torch.device("cpu"))
+    metrics = step.backward(model, PlannedBatch("nli", rows, 1, 7), context)
     gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     return metrics, gradients
 

@@ -32,7 +32,11 @@ DEV_PAIRS = [("The cat sat!", "A  dog runs."), ("The cat sat.", "Nobody."), ("A 
 def gather(minilm: Path) -> Gather:
     """A function that reads the texts of a source in a data folder, and the report on its files."""
     tokenizer = Tokenizer.load(minilm)
-    return lambda source, data: gather_texts(find_texts(source, str(data)), tokenizer, seed=0)
+
+    def gather_source(source: str, data: Path) -> tuple[list[str], dict[str, Any]]:
+        return gather_texts(find_texts(source, str(data)), tokenizer, seed=0)
+
+    return gather_source
 
 
 def test_lines_keep_their_first_appearance(gather: Gather, tmp_path: Path) -> None:
@@ -107,8 +111,10 @@ def test_real_sts_texts_are_conserts(gather: Gather, minilm: Path, real_data: Pa
 @pytest.fixture
 def dev_file(tmp_path: Path) -> Path:
     """Three scored pairs."""
-    rows = [f"{number}\t{first}\t{second}\t{number}.0" for number, (first, second) in enumerate(DEV_PAIRS)]
-    return write(tmp_path / "sts-dev.csv", "\n".join(["id\tsentence1\tsentence2\tsimilarity", *rows]) + "\n")
+    content = "id\tsentence1\tsentence2\tsimilarity\n"
+    for number, (first, second) in enumerate(DEV_PAIRS):
+        content += f"{number}\t{first}\t{second}\t{number}.0\n"
+    return write(tmp_path / "sts-dev.csv", content)
 
 
 def read(initial: InitialEncoder, tmp_path: Path, texts: list[str], **flags: Any) -> Data:
@@ -184,6 +190,8 @@ def test_overlaps_are_counted_when_dev_chooses(
     dev = corpora / "downstream/STS/STSBenchmark/sts-test.csv"
     warning = "of the 2 pairs that choose the encoder some are also in scored sets: 2 in STS-B"
     for keep, counted in (("best", True), ("last", False)):
-        overlaps = read(initial, corpora, TEXTS, keep=keep, sts_dev=str(dev)).entry["sts_dev"]["also_in"]
-        assert bool(overlaps) == counted and overlaps.get("STS-B", 2) == 2
+        data = read(initial, corpora, TEXTS, keep=keep, sts_dev=str(dev))
+        overlaps = data.entry["sts_dev"]["also_in"]
+        assert bool(overlaps) == counted
+        assert overlaps.get("STS-B", 2) == 2
         assert (warning in capsys.readouterr().err) == counted

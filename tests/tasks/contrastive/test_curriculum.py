@@ -44,7 +44,14 @@ variants = st.fixed_dictionaries(
 def test_difficulty_follows_the_papers(pairs: list[tuple[float, float]], margin: float) -> None:
     """Easy: gap > m. Semi-hard: 0 < gap <= m. Hard: gap <= 0 (CBCL, section 4.3; ties are ours)."""
     positive, negative = np.array(pairs).T
-    expected = [0 if p - n > margin else 1 if p - n > 0 else 2 for p, n in pairs]
+    expected = []
+    for p, n in pairs:
+        if p - n > margin:
+            expected.append(0)
+        elif p - n > 0:
+            expected.append(1)
+        else:
+            expected.append(2)
     assert difficulty(positive, negative, margin).tolist() == expected
 
 
@@ -78,17 +85,19 @@ def rows_by_step(schedule: Plan) -> list[list[int]]:
 @pytest.mark.parametrize("direction", ["curriculum", "anti"])
 def test_seed_orders_equal_values(direction: str) -> None:
     orders = [arrange(np.zeros(60), seed, direction).tolist() for seed in (1, 2)]
-    assert orders[0] != orders[1] and list(range(60)) not in orders
+    assert orders[0] != orders[1]
+    assert list(range(60)) not in orders
 
 
 def limit(size: int, step: int, schedule: Plan, variant: dict) -> int:
     """The eligible prefix of a step by its definition."""
-    batch, epochs = min(variant["batch_size"], size), variant["epochs"]
+    power = variant["pacing_exponent"]
     if variant["pace_by"] == "step":
-        eligible_now = eligible(step + 1, schedule.total, size, variant["pacing_exponent"])
+        eligible_now = eligible(step + 1, schedule.total, size, power)
     else:
-        eligible_now = eligible(schedule.at(step).epoch + 1, epochs, size, variant["pacing_exponent"])
-    return max(eligible_now, batch)
+        eligible_now = eligible(schedule.at(step).epoch + 1, variant["epochs"], size, power)
+    smallest = min(variant["batch_size"], size)
+    return max(eligible_now, smallest)
 
 
 @given(st.integers(1, 60), variants)
@@ -100,7 +109,8 @@ def test_batch_lies_in_growing_prefix(size: int, variant: dict) -> None:
     for step, rows in enumerate(rows_by_step(schedule)):
         bound = limit(size, step, schedule, variant)
         assert before <= bound <= size
-        assert len(set(rows)) == len(rows) > 0 and max(ranks[rows]) < bound
+        assert len(set(rows)) == len(rows) > 0
+        assert max(ranks[rows]) < bound
         before = bound
     assert before == size, "the last step may draw on everything"
 
@@ -129,15 +139,16 @@ def test_pacing_by_epoch_draws_evenly(size: int, variant: dict) -> None:
         prefix = limit(size, step, schedule, variant)
         rows = np.concatenate([schedule.at(step + number).rows for number in range(length)])
         counts = np.bincount(rows, minlength=prefix)
-        assert len(counts) == prefix and np.ptp(counts) <= 1
+        assert len(counts) == prefix
+        assert np.ptp(counts) <= 1
         assert len(rows) == (size if variant["equal_steps"] else prefix)
         step += length
 
 
 def test_pacing_by_step_draws_evenly() -> None:
     """By many seeds: the mean place of a step's rows is that of its prefix, and early rows get no more than others."""
-    size, options = 200, {"epochs": 3, "batch_size": 10, "pacing_exponent": 1.0, "pace_by": "step"}
-    options["equal_steps"] = True
+    size = 200
+    options = {"epochs": 3, "batch_size": 10, "pacing_exponent": 1.0, "pace_by": "step", "equal_steps": True}
     plans = [plan(np.arange(size), seed=seed, **options) for seed in range(150)]
     for step in (19, 30, 45, 59):  # the end of an epoch, its middle, and the last step
         bound = limit(size, step, plans[0], options)
@@ -156,11 +167,13 @@ def test_fewer_steps_keep_the_pace(pace_by: Any) -> None:
 
 def test_sorted_passes_keep_the_order() -> None:
     options = {"epochs": 2, "batch_size": 4, "seed": 9, "pacing_exponent": 1.0, "equal_steps": True}
-    rows = [row for batch in rows_by_step(plan(np.arange(40), **options))[:10] for row in batch]
-    assert sorted(rows[:20]) == sorted(rows[20:]) == list(range(20)) and rows[:20] != rows[20:]
-    rows = [row for batch in rows_by_step(plan(np.arange(40), order_within="sorted", **options))[:10] for row in batch]
-    assert rows == [*range(20), *range(20)]
-    grown = rows_by_step(plan(np.arange(40), **(options | {"pace_by": "step", "order_within": "sorted"})))
+    shuffled = rows_by_step(plan(np.arange(40), **options))
+    rows = np.concatenate(shuffled[:10]).tolist()
+    assert sorted(rows[:20]) == sorted(rows[20:]) == list(range(20))
+    assert rows[:20] != rows[20:]
+    in_order = rows_by_step(plan(np.arange(40), **options, order_within="sorted"))
+    assert np.concatenate(in_order[:10]).tolist() == [*range(20), *range(20)]
+    grown = rows_by_step(plan(np.arange(40), **options, order_within="sorted", pace_by="step"))
     assert grown[:4] == [[0, 1, 2, 3], [0, 1, 2, 3], [4, 5, 0, 1], [2, 3, 4, 5]], "a prefix of 4, 4, 6 and 8 rows"
 
 
@@ -191,7 +204,8 @@ def test_easy_triplets_come_first(difficulty_by: str, order: str) -> None:
     hardness_in_order = hardness[ordered]
     if order == "anti":
         hardness_in_order = hardness_in_order[::-1]
-    assert (np.diff(hardness_in_order) >= 0).all() and hardness_in_order[0] < hardness_in_order[-1]
+    assert (np.diff(hardness_in_order) >= 0).all()
+    assert hardness_in_order[0] < hardness_in_order[-1]
     if difficulty_by == "task":
         assert groups is None
     else:
@@ -203,11 +217,17 @@ def test_orders_without_groups() -> None:
     training = TrainingSettings(epochs=3, batch_size=4, seed=2)
     settings = CurriculumSettings(order="random", pacing_exponent=1.0)
     ordered, groups = sort(settings, 24, {}, seed=2)
-    assert groups is None and ordered.tolist() != list(range(24)) == sorted(ordered)
-    assert sort(settings, 24, {}, seed=3)[0].tolist() != ordered.tolist()
+    assert groups is None
+    assert ordered.tolist() != list(range(24))
+    assert sorted(ordered) == list(range(24))
+    with_other_seed, _ = sort(settings, 24, {}, seed=3)
+    assert with_other_seed.tolist() != ordered.tolist()
     steps = pace(settings, training, ordered)
-    assert steps.lengths == [2, 4, 6] and count_groups(groups, steps) is None
+    assert steps.lengths == [2, 4, 6]
+    assert count_groups(groups, steps) is None
+
     none = CurriculumSettings(order="none", pacing_exponent=1.0)
     ordered, groups = sort(none, 24, {}, seed=2)
-    assert groups is None and ordered.tolist() == list(range(24))
+    assert groups is None
+    assert ordered.tolist() == list(range(24))
     assert pace(none, training, ordered).lengths == [6, 6, 6]
