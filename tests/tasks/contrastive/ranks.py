@@ -77,7 +77,9 @@ def write(folder: str, rows: int, out: Path) -> None:
     tensors: dict[str, torch.Tensor] = {}
     for name, variant in VARIANTS.items():
         columns = variant.columns
-        lines = [Row(str(i), texts, float(i % 3)) for i, texts in enumerate(zip(*sides[:columns], strict=True))]
+        lines = []
+        for number, texts in enumerate(zip(*sides[:columns], strict=True)):
+            lines.append(Row(str(number), texts, float(number % 3)))
         source = out.with_name(f"{out.name}-{columns}-{distributed.rank()}")
         source.write_text(str(columns))
         cache = token_cache.load(source, lines, "rows", tokenizer, sha256=sha256_of(source))

@@ -52,7 +52,8 @@ def test_stsb_in_either_layout(read: Read, corpora: Path, layout: str) -> None:
     data = corpora / "elsewhere"
     shutil.copytree(corpora / "downstream/STS/STSBenchmark", data / layout)
     dev = read("STSb", data)
-    assert dev.name == "stsb" and texts(dev) == {"sts": [("Old dev mill", "A mill"), ("A cup!", "New dev mill")]}
+    assert dev.name == "stsb"
+    assert texts(dev) == {"sts": [("Old dev mill", "A mill"), ("A cup!", "New dev mill")]}
     assert dev.manifest_entry()["file"].endswith(f"{layout}/sts-dev.csv")
 
 
@@ -61,18 +62,22 @@ def test_course_set_and_single_file(read: Read, corpora: Path) -> None:
     assert texts(read("course")) == {"sts": [("a cat .", "a dog .")]}
     file = corpora / "downstream/STS/STSBenchmark/sts-test.csv"
     dev = read(str(file))
-    assert dev.name == str(file) and len(dev) == 2 and dev.sha256 == dev.manifest_entry()["sha256"] == sha256_of(file)
+    assert dev.name == str(file)
+    assert len(dev) == 2
+    assert dev.sha256 == dev.manifest_entry()["sha256"] == sha256_of(file)
 
 
 def test_limit_draws_pairs(tiny: Path, tmp_path: Path) -> None:
     """The same ones for every seed of a run: none is asked for."""
-    file = write(tmp_path / "dev.csv", COURSE + "".join(f"{n}\t{n}\tA cat {n}.\tA dog.\t{n // 8}\n" for n in range(40)))
+    rows = [f"{n}\t{n}\tA cat {n}.\tA dog.\t{n // 8}\n" for n in range(40)]
+    file = write(tmp_path / "dev.csv", COURSE + "".join(rows))
     ids = {}
     for limit in (10, 20):
         files = find_dev_pairs(FileSettings(sts_dev=str(file)))
         (pairs,) = read_dev_pairs(files, Tokenizer.load(tiny), 32, limit=limit).pairs.values()
         ids[limit] = [int(row.id) for row in pairs.cache.rows()]
-    assert ids[10] == sorted(ids[10]) and set(ids[10]) < set(ids[20])
+    assert ids[10] == sorted(ids[10])
+    assert set(ids[10]) < set(ids[20])
     assert max(ids[10]) > 20, "a file may be sorted by score"
 
 
@@ -91,7 +96,8 @@ def test_zh_reads_existing_dev_files(read: Read, corpora: Path) -> None:
     dev = read("zh")
     assert texts(dev) == {"BQ": [("怎么还", "如何还")], "STS-B": texts(alone)["sts"]}
     entry = dev.manifest_entry()
-    assert entry["kept"] == 3 and entry["BQ"]["kept"] == 1 and entry["BQ"]["file"].endswith("BQ/dev.csv")
+    assert (entry["kept"], entry["BQ"]["kept"]) == (3, 1)
+    assert entry["BQ"]["file"].endswith("BQ/dev.csv")
     assert dev.sha256 != alone.sha256
 
 
@@ -117,14 +123,16 @@ def test_limit_draws_training_rows(initial: InitialEncoder, examples_of: Callabl
     entry = {"files": [{"file": "own.csv"}], "skipped": [], "kept": 20, "labelled": 20}
     options = ConsertSettings.of(limit=5, sts_dev="none", keep="last", patience=0)
     data = prepare_data(TrainingRows(examples_of(texts), entry), DevFiles("none", {}), options, initial, noun="pairs")
-    assert len(data.train) == 5 and {row.texts for row in data.train.cache.rows()} < {*texts}
-    assert data.entry["train"] | {"kept": 5, "labelled": 5, "left_out": 15} == data.entry["train"]
+    assert len(data.train) == 5
+    assert set(texts_of(data.train)) < set(texts)
+    assert data.entry["train"].items() >= {"kept": 5, "labelled": 5, "left_out": 15}.items()
 
 
 def test_pairs_in_scored_sets_are_counted(read: Read, corpora: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In either order, whatever the case and the marks; a set that is damaged is left out with a warning."""
-    rows = ["new test mill\ta cup .", "a mill\told dev mill", "the STS12 MSRpar tap\ta STS12 MSRpar tap .", "a\tb"]
-    file = write(corpora / "own.tsv", "sentence1\tsentence2\tscore\n" + "".join(f"{row}\t3\n" for row in rows))
+    content = "sentence1\tsentence2\tscore\nnew test mill\ta cup .\t3\na mill\told dev mill\t3\na\tb\t3\n"
+    content += "the STS12 MSRpar tap\ta STS12 MSRpar tap .\t3\n"
+    file = write(corpora / "own.tsv", content)
     subset = corpora / "downstream/STS/STS12-en-test/STS.input.MSRpar.txt"
     counts = count_in_scored_sets(read(str(file)), corpora)
     assert {name: count for name, count in counts.items() if count} == {"STS12": 1, "STS-B": 1, "STS-B dev": 1}

@@ -80,15 +80,16 @@ def test_phrases_of_scored_sets_are_skipped(
 
 @pytest.mark.parametrize("folders", [("snli_1.0",), ("multinli_1.0",), ("snli_1.0", "multinli_1.0")])
 def test_original_files_are_the_default(initial: InitialEncoder, tmp_path: Path, folders: tuple[str, ...]) -> None:
+    content = ""
+    for premise, hypothesis, label in PAIRS[2:]:
+        content += json.dumps({"gold_label": label, "sentence1": premise, "sentence2": hypothesis}) + "\n"
     for folder in folders:
-        lines = []
-        for premise, hypothesis, label in PAIRS[2:]:
-            lines.append(json.dumps({"gold_label": label, "sentence1": premise, "sentence2": hypothesis}))
-        write(tmp_path / "nli" / folder / f"{folder}_train.jsonl", "\n".join(lines) + "\n")
+        write(tmp_path / "nli" / folder / f"{folder}_train.jsonl", content)
     files = NliFileSettings(data=str(tmp_path))
     paths = find_pairs(files)
     assert [path.parent.name for path in paths] == [*folders]
-    assert texts_of(read_pairs(paths, [], "", initial).examples) == [row[:2] for row in PAIRS[2:]] * len(folders)
+    examples, _ = read_pairs(paths, [], "", initial)
+    assert texts_of(examples) == [row[:2] for row in PAIRS[2:]] * len(folders)
     joined = write_pairs(tmp_path / "nli/nli-pairs.tsv", PAIRS)
     assert find_pairs(files) == [joined], "the joined file comes first"
 

@@ -18,6 +18,8 @@ from minbert.encoder import Encoder
 from tasks.contrastive import __main__ as show
 from tasks.contrastive import scoring
 from tasks.examples import Examples
+from tests.tasks.contrastive.conftest import write_pairs
+from tests.tasks.contrastive.formulas import cosine
 
 TEXTS = [
     ("the cat sat on the mat", "a cat sat", "the dog runs"),
@@ -54,11 +56,9 @@ def test_scores_are_cosines(
     assert len(calls) == len(encoded), "from the cache"
     np.testing.assert_equal(again, scores)
     for number, row in enumerate(rows):
-        anchor, positive, negative = encoder.encode(list(TEXTS[row])).astype(np.float64)
-        cosines = []
-        for other in (positive, negative):
-            cosines.append(anchor @ other / np.linalg.norm(anchor) / np.linalg.norm(other))
-        assert [scores["positive"][number], scores["negative"][number]] == pytest.approx(cosines, abs=1e-6)
+        anchor, positive, negative = encoder.encode(list(TEXTS[row]))
+        assert scores["positive"][number] == pytest.approx(cosine(anchor, positive), abs=1e-6)
+        assert scores["negative"][number] == pytest.approx(cosine(anchor, negative), abs=1e-6)
 
 
 def test_cache_key_covers_all_inputs(
@@ -92,8 +92,8 @@ def test_show_prints_triplets_of_premise(
     pairs = tmp_path / "pairs.tsv"
     triplets = tmp_path / "triplets.csv"
     positives = tmp_path / "positives.csv"
-    rows = ("a cat\tentailment", "the dog runs\tcontradiction", "a bird\tcontradiction")
-    pairs.write_text("premise\thypothesis\tlabel\n" + "".join(f"the cat sat\t{row}\n" for row in rows))
+    rows = [("a cat", "entailment"), ("the dog runs", "contradiction"), ("a bird", "contradiction")]
+    write_pairs(pairs, [("the cat sat", *row) for row in rows])
     triplets.write_text("anchor,positive,negative\nthe cat sat,a cat,the dog runs\n")
     positives.write_text("anchor,positive\nthe cat sat,a cat\n")
 

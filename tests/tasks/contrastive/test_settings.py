@@ -141,13 +141,14 @@ def test_mistake_names_the_flag(command: str, words: str, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_next_command_starts_from_the_run(tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("flags", "encoder"), [((), "runs/cbcl"), (("--preset", "minilm"), "runs/cbcl/encoder")])
+def test_next_command_starts_from_the_run(
+    tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], encoder: str
+) -> None:
     """Also with a preset of both stages, which names other weights."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(tiny, "runs/cbcl/encoder")
-    for flags, encoder in (((), "runs/cbcl"), (("--preset", "minilm"), "runs/cbcl/encoder")):
-        words = shlex.split(next_command(Path("runs/cbcl/encoder"), str(SAMPLE), flags))
-        words = words[words.index(next(word for word in words if word.endswith("multitask_train.py"))) + 1 :]
-        program = "multitask_train.py"
-        parsed = parse(MultitaskSettings, PRESETS, words, program=program, default="default")
-        assert resolve_defaults(parsed).settings.encoder.encoder == encoder
+    command = next_command(Path("runs/cbcl/encoder"), str(SAMPLE), flags)
+    words = shlex.split(command.partition("multitask_train.py ")[2])
+    parsed = parse(MultitaskSettings, PRESETS, words, program="multitask_train.py", default="default")
+    assert resolve_defaults(parsed).settings.encoder.encoder == encoder

@@ -7,6 +7,7 @@ python -m pytest --import-mode=importlib tests/tasks/contrastive/test_triplets.p
 
 import csv
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,8 @@ E, N, C = triplets.ENTAILMENT, triplets.NEUTRAL, triplets.CONTRADICTION
 
 
 def rows(pairs: list[Pair]) -> Iterator[Row]:
-    return (Row(str(line), (p, h), float(label), line) for line, (p, h, label) in enumerate(pairs, 1))
+    for line, (premise, hypothesis, label) in enumerate(pairs, 1):
+        yield Row(str(line), (premise, hypothesis), float(label), line)
 
 
 def texts(merged: triplets.MergedTriplets) -> list[tuple[str, ...]]:
@@ -74,16 +76,18 @@ def by_loop(pairs: list[Pair], per_premise: str) -> tuple[list[tuple[str, ...]],
             counts["duplicates"] += 1
         else:
             kept[label].append(h)
-    expected, paired = [], 0
+    counts |= {"premises": len(premises), "usable": 0, "unpaired": 0, "alone": 0}
+    expected = []
     for p, kept in premises.items():
         zipped = list(zip(kept[E], kept[C]))
-        crossed = [(e, c) for e in kept[E] for c in kept[C]]
-        chosen = {"first": zipped[:1], "zip": zipped, "cross": crossed}[per_premise]
+        chosen = {"first": zipped[:1], "zip": zipped, "cross": list(product(kept[E], kept[C]))}[per_premise]
         expected += [(spelling[p], spelling[e], spelling[c]) for e, c in chosen]
-        paired += len({e for e, _ in chosen}) + len({c for _, c in chosen})
-    counts["alone"] = sum(bool(kept[E]) != bool(kept[C]) for kept in premises.values())
-    counts |= {"usable": sum(len(kept[E]) + len(kept[C]) for kept in premises.values()), "premises": len(premises)}
-    return expected, counts | {"unpaired": counts["usable"] - paired}
+        paired = {(E, e) for e, _ in chosen} | {(C, c) for _, c in chosen}
+        usable = len(kept[E]) + len(kept[C])
+        counts["usable"] += usable
+        counts["unpaired"] += usable - len(paired)
+        counts["alone"] += bool(kept[E]) != bool(kept[C])
+    return expected, counts
 
 
 TEXT = st.sampled_from(["a", "A", "b", " b", "c", "d e", "d  E", "f"])
@@ -103,7 +107,8 @@ def test_triplets_equal_plain_loop(pairs: list[Pair], per_premise: str, cut: int
     counted = merged.counts
     dropped = counted["skipped"] + counted["same_as_anchor"] + counted["contradictory"] + counted["duplicates"]
     assert counted["read"] == len(pairs) == dropped + counted["neutral"] + counted["usable"]
-    assert len(merged.skipped) == dropped and counted["triplets"] == len(expected)
+    assert len(merged.skipped) == dropped
+    assert counted["triplets"] == len(expected)
 
 
 def test_defective_triplets_are_listed() -> None:
@@ -182,13 +187,14 @@ def test_every_triplet_is_kept_or_listed(initial: InitialEncoder, tmp_path: Path
 
 @pytest.mark.parametrize("kind", ["triplet", "nli"])
 def test_a_split_column_keeps_training_rows(initial: InitialEncoder, tmp_path: Path, kind: str) -> None:
-    header, rows = ["anchor", "positive", "negative"], TRIPLETS
-    if kind == "nli":
-        header, rows = ["premise", "hypothesis", "label"], PAIRS[:4]
+    header = ["anchor", "positive", "negative"] if kind == "triplet" else ["premise", "hypothesis", "label"]
+    rows = TRIPLETS if kind == "triplet" else PAIRS[:4]
     whole = read([write_table(tmp_path / "train.csv", header, rows)], initial)
-    further = [[*row, "train"] for row in rows] + [["A test.", "A cat.", rows[0][2], "test"]]
-    examples, entry = read([write_table(tmp_path / "all.csv", [*header, "split"], further)], initial)
-    assert texts_of(examples) == texts_of(whole.examples) and entry["counts"] == whole.entry["counts"]
+    rows_and_splits = [(*row, "train") for row in rows]
+    rows_and_splits.append(("A test.", "A cat.", rows[0][2], "test"))
+    examples, entry = read([write_table(tmp_path / "all.csv", [*header, "split"], rows_and_splits)], initial)
+    assert texts_of(examples) == texts_of(whole.examples)
+    assert entry["counts"] == whole.entry["counts"]
     assert entry["other_splits"] == 1
 
 
