@@ -5,6 +5,7 @@ python -m pytest --import-mode=importlib tests/ablations/test_study.py
 
 import re
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -48,10 +49,10 @@ def write(tmp_path: Path) -> Write:
     return write_study
 
 
-STUDIES_AND_MODELS = [
-    (name, model) for name in study_names() for model in ["", *read_toml(study_path(name)).get("models", {})]
-]
-
+STUDIES_AND_MODELS: list[tuple[str, str]] = []
+for name in study_names():
+    models = read_toml(study_path(name)).get("models", {})
+    STUDIES_AND_MODELS += [(name, model) for model in ("", *models)]
 
 # the presets that are the project's own choice, and no paper's
 OWN_PRESETS = {"minilm", "consert-tuned", "best", "best-bert", "cross-encoder", "intermediate", "default"}
@@ -65,12 +66,14 @@ def test_study_is_sound(name: str, model: str) -> None:
     assert not OWN_PRESETS & study.departures().keys(), "its presets are the papers'"
     assert study.paper.values.keys() <= {arm.name for arm in study.arms.values() if study.is_scored(arm)}
     printed = [*study.paper.values.values(), *(row["values"] for row in study.paper.quoted)]
-    for values in printed:
-        assert all(any(matches(score, wanted) for wanted in study.scores) for score in values)
-    for stage_two in (True, False):
-        arms = [arm for arm in study.arms.values() if study.is_scored(arm) and not arm.measured]
-        kept = {arm.parsed().flat()["keep"] for arm in arms if (arm.command == STAGE_TWO) == stage_two}
-        assert len(kept) <= 1, "arms are compared by the same selection of weights"
+    for score in chain(*printed):
+        assert any(matches(score, wanted) for wanted in study.scores), score
+    kept: dict[bool, set[str]] = {True: set(), False: set()}
+    for arm in study.arms.values():
+        if study.is_scored(arm) and not arm.measured:
+            kept[arm.command == STAGE_TWO].add(arm.parsed().flat()["keep"])
+    for choices in kept.values():
+        assert len(choices) <= 1, "arms are compared by the same selection of weights"
 
 
 @pytest.mark.parametrize(
@@ -196,7 +199,10 @@ def test_page_lists_departures(row: list[str]) -> None:
     settings = dict(word.split("=") for word in flags if "=" in word)
     if settings:
         study = study.with_settings(settings)
-    expected = {preset: set(text.split(", ")) for preset, text in study.departures().items() if text}
+    expected = {}
+    for preset, text in study.departures().items():
+        if text:
+            expected[preset] = set(text.split(", "))
     assert departures_of_row(row[2]) == expected
 
 

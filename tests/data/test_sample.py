@@ -7,6 +7,7 @@ DATA_DIR=... python -m pytest --import-mode=importlib tests/data/test_sample.py 
 import importlib.util
 import zipfile
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 
@@ -41,15 +42,17 @@ def whole(real_data: Path) -> Path:
 
 
 def test_only_pairs_without_score_are_skipped() -> None:
-    files = list(read_files(SAMPLE))
-    reasons = {reason for file in files for _, reason in file.skipped}
+    reasons = set()
+    for file in read_files(SAMPLE):
+        assert not file.warnings, file.name
+        reasons |= {reason for _, reason in file.skipped}
     assert reasons == {"no gold score"}
-    assert not [file.name for file in files if file.warnings]
 
 
-PRESETS_OF_STAGE_ONE = [
-    (command, name) for command, presets in PRESETS.items() if command != "multitask_train.py" for name in presets
-]
+PRESETS_OF_STAGE_ONE: list[tuple[str, str]] = []
+for command, presets in PRESETS.items():
+    if command != "multitask_train.py":
+        PRESETS_OF_STAGE_ONE += [(command, name) for name in presets]
 
 
 @pytest.mark.parametrize(("command", "preset"), PRESETS_OF_STAGE_ONE)
@@ -77,7 +80,8 @@ def test_classes_fill_the_folds() -> None:
     for name in transfer.SETS:
         for split, rows in transfer.read_set(SAMPLE, name).items():
             counts = Counter(row.label for row in rows)
-            assert min(counts.values()) >= {"all": 12, "train": 10}.get(split, 1), name
+            fewest = {"all": 12, "train": 10}.get(split, 1)
+            assert min(counts.values()) >= fewest, name
 
 
 def test_wordnet_has_expected_synonyms() -> None:
@@ -95,10 +99,9 @@ def test_wordnet_has_expected_synonyms() -> None:
 @pytest.mark.realdata
 @pytest.mark.parametrize("senses", ["first", "all"])
 def test_candidates_equal_the_whole_wordnets(script: ModuleType, whole: Path, senses: str) -> None:
-    sentences = script.tagged_sentences(whole)
     expected = WordNet(whole, senses)
     actual = WordNet(NLTK_DATA, senses)
-    pairs = {pair for sentence in sentences for pair in sentence}
+    pairs = set(chain(*script.tagged_sentences(whole)))
     assert len(pairs) > 4000
     for word, tag in pairs:
         assert actual.candidates(word, tag) == expected.candidates(word, tag), (word, tag)
