@@ -233,8 +233,7 @@ def _write_wordnet(folder: Path, *synsets: tuple[str, dict[str, int]], rude: tup
     tagged = {}
     for part, lemmas in synsets:
         for lemma in lemmas:
-            tagged[lemma] = tags[part]
-            tagged[lemma.capitalize()] = tags[part]
+            tagged |= {lemma: tags[part], lemma.capitalize(): tags[part]}
     tagger = folder / "taggers" / "averaged_perceptron_tagger_eng"
     tagger.mkdir(parents=True, exist_ok=True)
     for name, content in (("weights", {}), ("tagdict", tagged), ("classes", ["CD"])):  # any other word is a CD

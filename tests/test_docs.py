@@ -27,11 +27,8 @@ def prose(page: Path) -> str:
 
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
-    names = set()
-    for title in re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE):
-        words = re.sub(r"[^\w\- ]", "", title.lower()).strip()
-        names.add(words.replace(" ", "-"))
-    return names
+    titles = re.findall(r"^#+ (.*)$", prose(page).lower(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title).strip().replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
@@ -46,11 +43,8 @@ def test_no_link_is_dead(page: Path) -> None:
 
 
 def test_figure_shows_recorded_numbers() -> None:
-    recorded = set()
     with open(ROOT / "ablations" / "results" / "recipe.csv", encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            if row["metric"] == "dev norm":
-                recorded.add((row["arm"], row["value"]))
+        recorded = {(row["arm"], row["value"]) for row in csv.DictReader(file) if row["metric"] == "dev norm"}
     figure = (ROOT / "docs" / "results.svg").read_text(encoding="utf-8")
     drawn = re.findall(r">([^<>]+): (0\.\d{4})<", figure)
     assert len(drawn) == 8

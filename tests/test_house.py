@@ -6,16 +6,16 @@ python -m pytest --import-mode=importlib tests/test_house.py
 """
 
 import ast
-import inspect
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from graphlib import TopologicalSorter
+from inspect import signature
 from itertools import permutations
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import get_args, get_type_hints
 
 import pytest
 
@@ -171,8 +171,7 @@ def test_only_its_command_names_a_loss(graph: dict[str, set[str]]) -> None:
     names = set[object]().union(*losses_of.values())
     commands = {"tasks.contrastive.consert", "tasks.contrastive.nli", "tasks.contrastive.simcse"}
     for module in graph:
-        own = losses_of.get(module, set())
-        assert compared(module) & names <= own, module
+        assert compared(module) & names <= losses_of.get(module, set()), module
         if module == "tasks.contrastive.consert":
             assert graph[module] & commands == {"tasks.contrastive.nli"}
         else:
@@ -217,16 +216,11 @@ UNPICKLES = re.compile(
 
 def test_only_convert_opens_pickles() -> None:
     convert = FILES["minbert.convert"]
-    for path in (*FILES.values(), *OTHERS):
-        opens_pickles = UNPICKLES.search(path.read_text(encoding="utf-8")) is not None
-        assert opens_pickles == (path == convert), path
+    files = [*FILES.values(), *OTHERS]
+    assert [path for path in files if UNPICKLES.search(path.read_text(encoding="utf-8"))] == [convert]
     code = convert.read_text(encoding="utf-8")
     assert len(re.findall(r"\btorch\.load\(", code)) == 1
     assert code.count("weights_only=True") == 1
-
-
-def parameters(function: Callable[..., Any]) -> list[str]:
-    return list(inspect.signature(function).parameters)
 
 
 def test_public_names_exist() -> None:
@@ -234,9 +228,10 @@ def test_public_names_exist() -> None:
     assert {"AdamW", "BertConfig", "BertModel", "Encoder", "Ragged"} <= set(minbert.__all__) <= set(dir(minbert))
     for name in minbert.__all__:
         assert getattr(minbert, name).__module__.startswith("minbert.")
-    assert {"params", "lr", "betas", "eps", "weight_decay", "correct_bias"} <= {*parameters(minbert.AdamW)}
-    assert parameters(minbert.BertModel.forward)[:3] == ["self", "input_ids", "attention_mask"]
+    arguments = signature(minbert.AdamW).parameters.keys()
+    assert {"params", "lr", "betas", "eps", "weight_decay", "correct_bias"} <= arguments
+    assert list(signature(minbert.BertModel.forward).parameters)[:3] == ["self", "input_ids", "attention_mask"]
     assert list(TASKS) == ["sst", "quora", "sts"]
-    assert parameters(losses.nt_xent) == ["anchor", "positive", "hard_negative", "temperature"]
-    assert parameters(curriculum.difficulty) == ["pos_sim", "neg_sim", "margin"]
-    assert parameters(curriculum.eligible)[:4] == ["epoch", "epochs", "size", "power"]
+    assert list(signature(losses.nt_xent).parameters) == ["anchor", "positive", "hard_negative", "temperature"]
+    assert list(signature(curriculum.difficulty).parameters) == ["pos_sim", "neg_sim", "margin"]
+    assert list(signature(curriculum.eligible).parameters)[:4] == ["epoch", "epochs", "size", "power"]

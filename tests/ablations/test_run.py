@@ -62,8 +62,7 @@ def test_tables_hold_the_scores(study: list[str]) -> None:
     values = pd.DataFrame(**content["values"]).set_index(["group", "metric"])["value"]
     assert values["0.05", "sts_dev_spearman"] == pytest.approx(scores["sts_dev_spearman"]["after"], abs=1e-6)
     text = (folder / "table.md").read_text()
-    assert "| 0.05 (baseline) | 2 of 2 | 1 |" in text
-    assert "Training rows: 40." in text
+    assert "| 0.05 (baseline) | 2 of 2 | 1 |" in text and "Training rows: 40." in text
     assert list(content["failed"]) == content["missing"] == ["gone seed 1"]
 
 
@@ -73,8 +72,7 @@ def test_finished_runs_are_skipped(
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert run(*study, "--dry-run") == 0
     (command,) = capsys.readouterr().out.splitlines()
-    assert "gone/seed-1" in command
-    assert command.startswith("OMP_NUM_THREADS=3 python")
+    assert "gone/seed-1" in command and command.startswith("OMP_NUM_THREADS=3 python")
 
 
 def test_other_settings_are_refused(study: list[str]) -> None:
@@ -102,8 +100,7 @@ def test_list_and_quick(capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert lines
     for line in lines:
-        assert "runs/ablations/quick/order/" in line
-        assert "seed-1" in line
+        assert "runs/ablations/quick/order/" in line and "seed-1" in line
 
 
 def test_course_files_need_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -199,10 +199,7 @@ def test_page_lists_departures(row: list[str]) -> None:
     settings = dict(word.split("=") for word in flags if "=" in word)
     if settings:
         study = study.with_settings(settings)
-    expected = {}
-    for preset, text in study.departures().items():
-        if text:
-            expected[preset] = set(text.split(", "))
+    expected = {preset: set(text.split(", ")) for preset, text in study.departures().items() if text}
     assert departures_of_row(row[2]) == expected
 
 

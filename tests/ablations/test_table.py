@@ -15,7 +15,7 @@ import pytest
 from scipy import stats
 
 from ablations import table
-from ablations.study import ArmRun, Study, read_study, runs_of
+from ablations.study import ArmRun, read_study, runs_of
 from minbert.errors import UserError
 from minbert.files import sha256_of
 from tasks import compare, metrics
@@ -51,10 +51,6 @@ def write_run(
 
 def frame_of(*rows: tuple[str, int, str, float]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["group", "seed", "metric", "value"])
-
-
-def markdown(study: Study, values: pd.DataFrame) -> str:
-    return table.markdown(study, table.summarise(study, values, []), ABOUT, figure=False)
 
 
 @pytest.mark.parametrize("metric", ["Pearson's r", "Spearman's rho"])
@@ -107,14 +103,15 @@ def test_ties_are_paired_t_tests() -> None:
 def test_table_shows_paper_and_difference() -> None:
     study = replace(read_study("batch-size-views"), scores=("sts/avg.", "uniformity"))
     values = frame_of(("96", 1, "sts/avg.", 0.60), ("48", 1, "sts/avg.", 0.61))
-    lines = markdown(study, values).splitlines()
+    summary = table.summarise(study, values, [])
+    lines = table.markdown(study, summary, ABOUT, figure=False).splitlines()
     assert "| 96 (baseline) | 1 | 60.00 | – | 72.74 |" in lines
     assert "| 48 | 1 | 61.00 | +1.00 | 72.60 |" in lines
     assert "No finished run has the score `uniformity`." in lines
     differs = "Differs from the paper's settings, which are in brackets. consert: weights minilm (bert-base-uncased)."
     assert differs in lines
     assert "Training rows: nli 2,000." in lines
-    figure = table.draw(study, table.summarise(study, values, []))
+    figure = table.draw(study, summary)
     assert figure is not None and b"<svg" in figure
 
 

@@ -80,8 +80,7 @@ def test_classes_fill_the_folds() -> None:
     for name in transfer.SETS:
         for split, rows in transfer.read_set(SAMPLE, name).items():
             counts = Counter(row.label for row in rows)
-            fewest = {"all": 12, "train": 10}.get(split, 1)
-            assert min(counts.values()) >= fewest, name
+            assert min(counts.values()) >= {"all": 12, "train": 10}.get(split, 1), name
 
 
 def test_wordnet_has_expected_synonyms() -> None:

@@ -1,7 +1,6 @@
 """Runs of the two scripts for the tests of this folder: small, in real processes, each with its own output."""
 
 import csv
-import hashlib
 import json
 import os
 import random
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from minbert.files import sha256_of
 from tasks.presets import PRESETS
 
 ROOT = Path(__file__).parent.parent.parent
@@ -43,20 +43,24 @@ class Run:
 
     def rows(self) -> list[dict[str, Any]]:
         """metrics.jsonl without its times."""
-        lines = (self.folder / "metrics.jsonl").read_text().splitlines()
-        times = ("seconds", "time", "examples_per_second")
-        return [{key: value for key, value in json.loads(line).items() if key not in times} for line in lines]
+        rows = []
+        for line in (self.folder / "metrics.jsonl").read_text().splitlines():
+            row = json.loads(line)
+            for name in ("seconds", "time", "examples_per_second"):
+                row.pop(name, None)
+            rows.append(row)
+        return rows
 
     def manifest(self) -> dict[str, Any]:
         return json.loads((self.folder / "manifest.json").read_text())
 
     def bits(self) -> dict[str, str]:
         """The hash of every file of the run folder but those with times in them."""
-        return {
-            str(path.relative_to(self.folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-            for path in sorted(self.folder.rglob("*"))
-            if path.is_file() and path.name not in TIMED
-        }
+        hashes = {}
+        for path in sorted(self.folder.rglob("*")):
+            if path.is_file() and path.name not in TIMED:
+                hashes[str(path.relative_to(self.folder))] = sha256_of(path)
+        return hashes
 
 
 Script = Callable[..., Run]
@@ -106,13 +110,15 @@ def runner(forks: subprocess.Popen[str], tiny: Path) -> Script:
     ) -> Run:
         folder = parent / run_dir
         usual = ["--run-dir", folder, "--precision", "fp32", "--max-length", 24]
-        usual += ["--weights", tiny] if weights else []
-        usual += ["--data", SAMPLE] if data else []
+        if weights:
+            usual += ["--weights", tiny]
+        if data:
+            usual += ["--data", SAMPLE]
         number = next(numbers)
         request: dict[str, Any] = {
             "argv": list(argv) or [str(ROOT / name), *map(str, (*usual, *flags))],
             "cwd": str(parent),
-            "env": {**environment, **(_group(ranks) if ranks > 1 else {})},
+            "env": environment,
             "signal": signal,
             "in_evaluation": in_evaluation,
             "kill": kill,
@@ -122,6 +128,8 @@ def runner(forks: subprocess.Popen[str], tiny: Path) -> Script:
             "out": str(parent / f"{number}.out"),
             "err": str(parent / f"{number}.err"),
         }
+        if ranks > 1:
+            request["env"] |= _group(ranks)
         assert forks.stdin is not None and forks.stdout is not None
         forks.stdin.write(json.dumps(request) + "\n")
         forks.stdin.flush()
@@ -184,12 +192,17 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("corpora")
     with open(SAMPLE / "nli" / "nli-triplets.csv", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))[:40]
-    (folder / "texts.txt").write_text("".join(f"{row['sent0']}\n" for row in rows), encoding="utf-8")
-    phrases = "".join(f"{row['sent1']}\t{number % 2}\n" for number, row in enumerate(rows))
+    texts = ""
+    phrases = ""
+    pairs = "premise\thypothesis\tlabel\n"
+    for number, row in enumerate(rows):
+        texts += f"{row['sent0']}\n"
+        phrases += f"{row['sent1']}\t{number % 2}\n"
+        pairs += f"{row['sent0']}\t{row['sent1']}\tentailment\n"
+        pairs += f"{row['sent0']}\t{row['hard_neg']}\tcontradiction\n"
+    (folder / "texts.txt").write_text(texts, encoding="utf-8")
     (folder / "phrases.tsv").write_text(phrases, encoding="utf-8")
-    labels = (("sent1", "entailment"), ("hard_neg", "contradiction"))
-    pairs = "".join(f"{row['sent0']}\t{row[column]}\t{label}\n" for row in rows for column, label in labels)
-    (folder / "pairs.tsv").write_text("premise\thypothesis\tlabel\n" + pairs, encoding="utf-8")
+    (folder / "pairs.tsv").write_text(pairs, encoding="utf-8")
     return folder
 
 
@@ -204,7 +217,9 @@ def small_data(command: str, preset: str, corpora: Path) -> list[Any]:
     values = PRESETS[command][preset].values
     flags: list[Any] = ["--preset", preset]
     if command == "multitask_train.py":
-        return flags + (["--pooler", "mean"] if preset == "best" else [])
+        if preset == "best":
+            flags += ["--pooler", "mean"]
+        return flags
     if values.get("weights") == "minilm":
         flags += ["--pooler", "mean"]
     flags += ["--sts-dev", SAMPLE / "course" / "sts-dev.csv"]

@@ -15,7 +15,7 @@ from scipy.stats import pearsonr
 from sklearn.metrics import accuracy_score
 
 import minbert
-from tasks import predict, readers, record
+from tasks import predict, predictions, readers, record
 from tests.e2e.conftest import SAMPLE, Script
 
 COURSE = SAMPLE / "course"
@@ -30,8 +30,6 @@ SOURCES = {
     "para": ("quora-dev.csv", "quora-test-student.csv", "is_duplicate"),
     "sts": ("sts-dev.csv", "sts-test-student.csv", "similarity"),
 }
-FOLDERS = ["checkpoints", "encoder", "dev"]
-EVERY_RUN = ["manifest.json", "metrics.jsonl", "scores.json", "report.html", *FOLDERS]
 
 
 def records(name: str) -> list[dict[str, str]]:
@@ -39,15 +37,26 @@ def records(name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file, delimiter="\t"))
 
 
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
+def ids_of(name: str) -> list[str]:
+    return [row["id"].strip().lower() for row in records(name)]
+
+
+def read_predictions(path: Path) -> dict[str, float]:
+    """The predictions of a file, by id."""
+    values = {}
+    for line in path.read_text(encoding="utf-8").splitlines()[1:]:
+        row_id, _, value = line.partition(" , ")
+        values[row_id] = float(value)
+    return values
 
 
 def test_run_folder_is_complete(script: Script) -> None:
     run = script(MULTITASK, "--epochs", 2, "--lr", 1e-3, report=True)
     assert run.code == 0, run.err
     folder = run.folder
-    assert names(folder) == sorted([*EVERY_RUN, "predictions"])
+    files = {"manifest.json", "metrics.jsonl", "scores.json", "report.html"}
+    folders = {"checkpoints", "encoder", "dev", "predictions"}
+    assert {path.name for path in folder.iterdir()} == files | folders
     manifest = run.manifest()
     assert manifest["command"].startswith("python multitask_train.py --run-dir")
     assert manifest["settings"]["pooler"] == minbert.Encoder.load(folder / "encoder").pooler == "pooler"
@@ -55,12 +64,12 @@ def test_run_folder_is_complete(script: Script) -> None:
     for split in ("train", "dev", "test"):
         for entry in manifest["data"][split].values():
             assert entry["read"] == entry["kept"] + len(entry["skipped"])
-    kinds = [row["kind"] for row in run.rows()]
-    assert kinds.count("evaluation") == 2
+    evaluations = [row["score"] for row in run.rows() if row["kind"] == "evaluation"]
+    assert len(evaluations) == 2
     written = [(folder / name).stat().st_mtime_ns for name in ("scores.json", "manifest.json", "report.html")]
     assert written == sorted(written), "the time that the page shows includes predicting, scoring and saving"
     scores = json.loads((folder / "scores.json").read_text())
-    assert scores["dev_norm"] == max(row["score"] for row in run.rows() if row["kind"] == "evaluation")
+    assert scores["dev_norm"] == max(evaluations)
     check_predictions(folder, scores)
     check_encoder(folder)
     check_pooler(folder)
@@ -68,25 +77,20 @@ def test_run_folder_is_complete(script: Script) -> None:
 
 def check_predictions(folder: Path, scores: dict) -> None:
     assert len(list((folder / "predictions").iterdir())) == 6
-    values: dict[str, list[float]] = {}
-    for short, (dev, test, _) in SOURCES.items():
-        for split, source in (("dev", dev), ("test", test)):
-            content = (folder / "predictions" / f"{short}-{split}-output.csv").read_bytes()
-            assert content.startswith(HEADERS[short])
-            lines = content[len(HEADERS[short]) :].decode("utf-8").split("\n")
-            assert lines.pop() == ""
-            ids, written = zip(*(line.removesuffix(" ").split(" , ") for line in lines), strict=True)
-            assert all(line.endswith(" ") for line in lines)
-            assert list(ids) == [row["id"].strip().lower() for row in records(source)], "every id, in input order"
-            assert all(repr(float(value)) == value or value.isdigit() for value in written), written[:3]
-            if short == "sst":
-                assert set(written) <= set("01234")
-            if short == "para":
-                assert set(written) <= {"0.0", "1.0"}
-            values[f"{short}-{split}"] = [float(value) for value in written]
-    golds = {short: [float(row[label]) for row in records(dev)] for short, (dev, _, label) in SOURCES.items()}
-    sst, para = (accuracy_score(golds[short], values[f"{short}-dev"]) for short in ("sst", "para"))
-    sts = pearsonr(golds["sts"], values["sts-dev"]).statistic
+    # headers and values; their bytes are those of test_predictions.py
+    predictions.check(folder, SAMPLE)
+    golds = {}
+    values = {}
+    for short, (dev, test, label) in SOURCES.items():
+        of_test = read_predictions(folder / "predictions" / f"{short}-test-output.csv")
+        assert list(of_test) == ids_of(test), "every id, in input order"
+        of_dev = read_predictions(folder / "predictions" / f"{short}-dev-output.csv")
+        assert list(of_dev) == ids_of(dev)
+        golds[short] = [float(row[label]) for row in records(dev)]
+        values[short] = list(of_dev.values())
+    sst = accuracy_score(golds["sst"], values["sst"])
+    para = accuracy_score(golds["para"], values["para"])
+    sts = pearsonr(golds["sts"], values["sts"]).statistic
     assert [scores["tasks"][name]["score"] for name in ("sst", "quora", "sts")] == pytest.approx([sst, para, sts])
     assert scores["dev_norm"] == pytest.approx((sst + para + (sts + 1) / 2) / 3)
 
@@ -95,10 +99,8 @@ def check_encoder(folder: Path) -> None:
     """The encoder is that of the best checkpoint."""
     best = json.loads((folder / "scores.json").read_text())["step"]
     checkpoint = load_file(folder / "checkpoints" / f"step-{best:08d}" / "model.safetensors")
-    written = load_file(folder / "encoder" / "model.safetensors")
-    torch.testing.assert_close(
-        written["embeddings.word_embeddings.weight"], checkpoint["encoder.word_embedding.weight"], rtol=0, atol=0
-    )
+    saved = load_file(folder / "encoder" / "model.safetensors")
+    assert torch.equal(saved["embeddings.word_embeddings.weight"], checkpoint["encoder.word_embedding.weight"])
 
 
 def check_pooler(folder: Path) -> None:
@@ -117,13 +119,15 @@ def test_short_run_is_whole(script: Script, tmp_path: Path) -> None:
     run = script(MULTITASK, *flags, MINBERT_CACHE=str(cache))
     assert run.code == 0, run.err
     rates = {row["step"]: row["lr"] for row in run.rows() if row["kind"] == "train"}
-    assert rates.keys() == {2, 4, 6, 7} and rates[7] == pytest.approx(5e-4 / 7), "the schedule ends with the run"
+    assert rates.keys() == {2, 4, 6, 7}
+    assert rates[7] == pytest.approx(5e-4 / 7), "the schedule ends with the run"
     assert run.manifest()["training_rows"] == dict.fromkeys(("sst", "quora", "sts"), 20)
     files = {path: path.stat().st_mtime_ns for path in cache.rglob("*.safetensors")}
+    assert files
     unread = script(MULTITASK, *flags, run_dir="unread", unread=True, MINBERT_CACHE=str(cache))
     assert (unread.code, unread.errors, unread.out) == (0, run.errors, "")
     assert unread.bits() == run.bits()
-    assert files and {path: path.stat().st_mtime_ns for path in cache.rglob("*.safetensors")} == files
+    assert {path: path.stat().st_mtime_ns for path in cache.rglob("*.safetensors")} == files
 
 
 def test_synonyms_change_training_texts(script: Script) -> None:
@@ -145,18 +149,20 @@ def test_limit_eval_and_keep_last_hold(script: Script) -> None:
     assert run.code == 0, run.err
     for short, (dev, test, _) in SOURCES.items():
         for split, source in (("dev", dev), ("test", test)):
-            lines = (run.folder / "predictions" / f"{short}-{split}-output.csv").read_text().splitlines()[1:]
-            predicted = [line.split(" , ")[0] for line in lines]
-            ids = [row["id"] for row in records(source)]
-            assert len(predicted) == 30 and predicted == [id_ for id_ in ids if id_ in predicted]
+            predicted = list(read_predictions(run.folder / "predictions" / f"{short}-{split}-output.csv"))
+            ids = ids_of(source)
+            assert len(predicted) == 30
+            assert predicted == [row_id for row_id in ids if row_id in predicted]
             assert predicted != ids[:30], "files may be sorted by class: the rows are drawn"
     entry = run.manifest()["data"]["dev"]["sst"]
-    assert entry["kept"] == 30 and entry["read"] == 30 + len(entry["skipped"]) + entry["left_out"]
+    assert entry["kept"] == 30
+    assert entry["read"] == 30 + len(entry["skipped"]) + entry["left_out"]
     evaluations = [row for row in run.rows() if row["kind"] == "evaluation"]
     scores = json.loads((run.folder / "scores.json").read_text())
-    assert scores["dev_norm"] == evaluations[-1]["score"] and scores["step"] == evaluations[-1]["step"]
+    assert (scores["dev_norm"], scores["step"]) == (evaluations[-1]["score"], evaluations[-1]["step"])
     assert max(evaluations, key=lambda row: row["score"])["step"] == scores["best_step"]
-    assert run.manifest()["selection"]["by_dev_pairs"] is False and "best so far" not in run.out
+    assert run.manifest()["selection"]["by_dev_pairs"] is False
+    assert "best so far" not in run.out
     assert minbert.Encoder.load(run.folder / "encoder").pooler == "mean"
 
 
@@ -167,21 +173,24 @@ def test_dev_rows_without_labels_are_predicted(script: Script, tmp_path: Path) -
     index, name, first, *_ = lines[5].split("\t")
     lines[5] = "\t".join([index, name, first, "", ""])  # no sentence2, no label
     (tmp_path / "quora.csv").write_text("\n".join(lines) + "\n")
-    flags = [f"--{short}_{split}_out" for short in SOURCES for split in ("dev", "test")]
-    paths = [tmp_path / f"{flag.strip('-')}.txt" for flag in flags]
-    out_flags = [part for pair in zip(flags, paths, strict=True) for part in pair]
-    run = script(MULTITASK, "--max-steps", 3, "--para_dev", tmp_path / "quora.csv", *out_flags)
+    flags: list[str | Path] = []
+    for short in SOURCES:
+        flags += [f"--{short}_dev_out", tmp_path / f"{short}-dev.txt"]
+        flags += [f"--{short}_test_out", tmp_path / f"{short}-test.txt"]
+    run = script(MULTITASK, "--max-steps", 3, "--para_dev", tmp_path / "quora.csv", *flags)
     assert run.code == 0, run.err
-    for path in paths:
-        assert path.read_bytes().startswith(HEADERS[path.name.split("_")[0]])
+    for short, header in HEADERS.items():
+        assert (tmp_path / f"{short}-dev.txt").read_bytes().startswith(header)
+        assert (tmp_path / f"{short}-test.txt").read_bytes().startswith(header)
     assert not (run.folder / "predictions").exists()
-    written = (tmp_path / "para_dev_out.txt").read_text().splitlines()[1:]
-    expected = [line.split("\t")[1] for number, line in enumerate(lines) if number not in (0, 5)]
-    assert [line.split(" , ")[0] for line in written] == expected
+    ids = [line.split("\t")[1] for line in (*lines[1:5], *lines[6:])]
+    assert list(read_predictions(tmp_path / "para-dev.txt")) == ids
     rows = record.read_rows(run.folder / "dev" / "quora.jsonl")
-    assert rows.ids == expected and np.flatnonzero(np.isnan(rows.gold)).tolist() == [2]
+    assert rows.ids == ids
+    assert np.flatnonzero(np.isnan(rows.gold)).tolist() == [2]
     assert rows.texts[0] == tuple(map(readers.clean_pair, lines[1].split("\t")[2:4]))
     assert json.loads((run.folder / "scores.json").read_text())["tasks"]["quora"]["rows"] == 48
     entry = run.manifest()["data"]["dev"]["quora"]
-    assert [row["line"] for row in entry["skipped"]] == [6] and [row["line"] for row in entry["warnings"]] == [4]
-    assert any("1 of 50 rows skipped" in line for line in run.err.splitlines())
+    assert [row["line"] for row in entry["skipped"]] == [6]
+    assert [row["line"] for row in entry["warnings"]] == [4]
+    assert "1 of 50 rows skipped" in run.err

@@ -67,9 +67,8 @@ def test_own_tasks_are_scored_and_shown(finished: Run) -> None:
     scores = json.loads((folder / "scores.json").read_text())["tasks"]
     assert [row["label"] for row in scores["reviews"]["per_class"]] == ["angry", "neutral", "happy"]
     assert (scores["reviews"]["title"], scores["questions"]["scale"]) == ("moods", [0.0, 1.0])
-    assert {path.name for path in (folder / "predictions").iterdir()} == {
-        *("sst-dev-output.csv", "sst-test-output.csv", "reviews-dev-output.csv", "questions-dev-output.csv")
-    }
+    files = {"sst-dev-output.csv", "sst-test-output.csv", "reviews-dev-output.csv", "questions-dev-output.csv"}
+    assert {path.name for path in (folder / "predictions").iterdir()} == files
     dev = dev_rows(folder)
     assert len(dev) == 12
     assert list(dev[0]) == ["number", "comment", "mood", "prediction", "p(angry)", "p(neutral)", "p(happy)"]
@@ -78,9 +77,11 @@ def test_own_tasks_are_scored_and_shown(finished: Run) -> None:
     for row in csv_rows((folder / "predictions" / "questions-dev-output.csv").read_text()):
         assert 0 <= float(row["prediction"]) <= 1
     entry = finished.manifest()["data"]["dev"]["reviews"]
-    assert entry["kept"] == 12 and "every tenth training row" in entry["drawn"] and entry["in_train"] == 0
+    assert (entry["kept"], entry["in_train"]) == (12, 0)
+    assert "every tenth training row" in entry["drawn"]
     page = (folder / "report.html").read_text()
-    assert "Moods" in page and ">neutral<" in page and "more than 0.2 points off" in page
+    for text in ("Moods", ">neutral<", "more than 0.2 points off"):
+        assert text in page
     assert "dev reviews: every tenth training row, sorted by label, is a dev row" in page
 
 
@@ -109,9 +110,9 @@ def test_ensemble_takes_first_runs_metrics(finished: Run, tmp_path: Path) -> Non
     manifest["own_tasks"]["reviews"]["metric"] = "macro-F1"
     (second / "manifest.json").write_text(json.dumps(manifest))
     ensemble.main([str(finished.folder), str(second), "--out", str(tmp_path / "both")])
-    members = json.loads((tmp_path / "both" / "scores.json").read_text())["members"].values()
-    scores = [member["tasks"]["reviews"]["score"] for member in members]
-    assert scores[0] == scores[1]
+    members = json.loads((tmp_path / "both" / "scores.json").read_text())["members"]
+    first, other = [member["tasks"]["reviews"]["score"] for member in members.values()]
+    assert first == other
     predictions = [row["prediction"] for row in dev_rows(finished.folder)]
     assert [row["prediction"] for row in dev_rows(tmp_path / "both")] == predictions
 
@@ -171,7 +172,7 @@ def test_run_goes_on_with_heads(script: Script, own: Path) -> None:
     for name in ("dev/questions.jsonl", "predictions/questions-dev-output.csv"):
         assert (second.folder / name).read_bytes() == (first.folder / name).read_bytes()
     manifest = second.manifest()
-    assert manifest["from_run"]["folder"] == first.folder.name and manifest["from_run"]["heads"] == ["questions"]
+    assert manifest["from_run"].items() >= {"folder": first.folder.name, "heads": ["questions"]}.items()
     # a page may be written from another folder
     assert manifest["weights"]["folder"] == str(first.folder / "encoder")
     assert manifest["all_settings"]["pairs"] == "joint"

@@ -60,13 +60,13 @@ class Disk:
         self._held += [self._calls["open"](entry, os.O_RDONLY) for entry in entries]
         return {entry.name: (entry.stat().st_ino, entry.is_dir()) for entry in entries}
 
-    def after_power_loss(self, target: Path, newer: Callable[[], bool]) -> None:
-        """Write to `target` what may be left; `newer` says for a file or folder whether its unsynced state is."""
+    def after_power_loss(self, target: Path, share: float, chance: random.Random) -> None:
+        """Write to `target` what may be left: of this share of all files and folders the unsynced state."""
         now = {path.stat().st_ino: self._state(path) for path in (self.root, *self.root.rglob("*"))}
 
         def write(inode: int, folder: bool, path: Path) -> None:
             synced = self.synced.get(inode, {} if folder else b"")
-            state = now.get(inode, synced) if newer() else synced
+            state = now.get(inode, synced) if chance.random() < share else synced
             if isinstance(state, bytes):
                 path.write_bytes(state)
                 return
@@ -86,8 +86,8 @@ class Disk:
 def test_power_loss_resumes_bit_equal(tmp_path: Path, toy: Any) -> None:
     losses: list[tuple[Path, int]] = []  # what is left of the run, and the newest step whose checkpoint was written
     chance = random.Random(5)
-    choices = {"synced": lambda: False, "all": lambda: True, "some": lambda: chance.random() < 0.5}
-    written, copying = -1, False
+    written = -1
+    copying = False
     save = checkpoint.save
 
     def saved(parent: Path, step: int, *rest: Any) -> None:
@@ -100,9 +100,9 @@ def test_power_loss_resumes_bit_equal(tmp_path: Path, toy: Any) -> None:
         if copying or written < 0:
             return
         copying = True  # the copies are written by the same calls
-        for name, newer in choices.items():
-            target = tmp_path / f"loss-{len(losses):04}-{name}"
-            disk.after_power_loss(target, newer)
+        for share in (0, 0.5, 1):
+            target = tmp_path / f"loss-{len(losses):04}-{share}"
+            disk.after_power_loss(target, share, chance)
             losses.append((target / "run", written))
         copying = False
 
@@ -120,7 +120,8 @@ def test_power_loss_resumes_bit_equal(tmp_path: Path, toy: Any) -> None:
         newest = checkpoint.steps(resumed.checkpoints)[-1:]
         assert newest and newest[0] >= step, f"{folder}: the checkpoint of step {step} is lost"
         model, state, _ = toy.fit(resumed, **SETTINGS, resume=True)
-        assert state.finished and torch.equal(model.weight, whole.weight) and torch.equal(model.bias, whole.bias)
-        steps = [[(row["kind"], row["step"]) for row in of.metrics()] for of in (resumed, run)]
-        assert steps[0] == steps[1], f"{folder}: rows of the metrics are lost"
+        assert state.finished
+        assert torch.equal(model.weight, whole.weight) and torch.equal(model.bias, whole.bias)
+        steps = [(row["kind"], row["step"]) for row in resumed.metrics()]
+        assert steps == [(row["kind"], row["step"]) for row in run.metrics()], f"{folder}: rows of the metrics are lost"
         shutil.rmtree(folder.parent)

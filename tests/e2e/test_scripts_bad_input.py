@@ -70,12 +70,13 @@ def test_bad_command_line_is_refused(script: Script, tmp_path: Path, name: str) 
     (tmp_path / "chinese").write_text("sentence\tlabel\tanchor\tpositive\n" + "怎么开通\t1\t怎么\t如何\n" * 9)
     shutil.copy(COURSE / "ids-sst-dev.csv", tmp_path / "dev")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    for row in [row for row in (*BAD, *READ) if row[0] == name]:
-        flags, words = (text.format(**paths) for text in row[1:])
-        missing = () if row in READ else ("--weights", "./no-such-weights")
-        run = script(name, *missing, *shlex.split(flags), NLTK_DATA="")
-        refused(run, *words.split())
-        assert not flags or "no-such-weights" not in run.err
+    missing = ("--weights", "./no-such-weights")
+    for weights, rows in ((missing, BAD), ((), READ)):
+        for command, flags, words in rows:
+            if command == name:
+                run = script(name, *weights, *shlex.split(flags.format(**paths)), NLTK_DATA="")
+                refused(run, *words.format(**paths).split())
+                assert not flags or "no-such-weights" not in run.err
     assert {path: path.read_bytes() for path in before} == before
     assert [path.name for path in (tmp_path / "taken").iterdir()] == ["thesis.tex"]
 
@@ -106,9 +107,9 @@ def test_extended_vocabulary_is_refused(script: Script, tiny: Path, tmp_path: Pa
 
 def test_warnings_name_truncation_and_leaks(script: Script, tmp_path: Path) -> None:
     """Truncated sentences, and a dev file that is the train file."""
-    (tmp_path / "sst.csv").write_text(
-        "\tid\tsentence\tsentiment\n0\ta\t the cat\t3\n1\tb\t" + " cat" * 7 + "\t1\n2\tc\t" + " cat" * 6 + "\t1\n"
-    )
+    content = "\tid\tsentence\tsentiment\n0\ta\t the cat\t3\n"
+    content += f"1\tb\t{' cat' * 7}\t1\n2\tc\t{' cat' * 6}\t1\n"
+    (tmp_path / "sst.csv").write_text(content)
     flags = ("--tasks", "sst", "--sst-train", tmp_path / "sst.csv", "--max-length", 8, "--epochs", 1)
     run = script(MULTITASK, *flags, "--sst-dev", tmp_path / "sst.csv", "--para-train", "nowhere.csv")
     assert run.code == 0, run.err

@@ -25,9 +25,11 @@ def scalars(run: Path) -> dict[tuple[str, int], float]:
 
     events = EventAccumulator(str(run / "tensorboard"))
     events.Reload()
-    pairs = [(name, event) for name in events.Tags()["scalars"] for event in events.Scalars(name)]
-    values = {(name, event.step): event.value for name, event in pairs}
-    assert len(values) == len(pairs)
+    values = {}
+    for name in events.Tags()["scalars"]:
+        for event in events.Scalars(name):
+            assert (name, event.step) not in values
+            values[name, event.step] = event.value
     return values
 
 

@@ -29,20 +29,21 @@ RUNS = [(command, preset) for command, presets in PRESETS.items() for preset in 
 
 def outcome(run: Any) -> dict[str, Any]:
     """The losses of every step and the scores of every evaluation."""
-    rows = run.rows()
-    losses = [
-        {key: value for key, value in row.items() if key.endswith("/loss")} for row in rows if row["kind"] == "train"
-    ]
-    scores = [row["score"] for row in rows if row["kind"] == "evaluation"]
+    losses = []
+    scores = []
+    for row in run.rows():
+        if row["kind"] == "train":
+            losses.append({key: value for key, value in row.items() if key.endswith("/loss")})
+        if row["kind"] == "evaluation":
+            scores.append(row["score"])
     return {"losses": losses, "scores": scores}
 
 
 @pytest.mark.parametrize(("command", "preset"), RUNS)
 def test_six_steps_of_a_preset(command: str, preset: str, runner: Callable[..., Any], corpora: Path) -> None:
     script = script_of(command)
-    run = runner(
-        corpora, script, *small_data(command, preset, corpora), *STEPS, run_dir=f"{Path(script).stem}-{preset}"
-    )
+    flags = small_data(command, preset, corpora)
+    run = runner(corpora, script, *flags, *STEPS, run_dir=f"{Path(script).stem}-{preset}")
     assert run.code == 0, run.err
     key = f"{command} --preset {preset}"
     now = outcome(run)

@@ -7,14 +7,13 @@ DATA_DIR=... python -m pytest --import-mode=importlib tests/tasks/contrastive/te
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from transformers import BertTokenizerFast
 
-from minbert import UserError
+from minbert import UserError, weights
 from minbert.tokenizer import Tokenizer
 from minbert.train.start import InitialEncoder
 from tasks.contrastive.consert import ConsertSettings
@@ -23,23 +22,17 @@ from tasks.contrastive.data import Data, find_dev_pairs, prepare_data
 from tasks.readers.senteval import STS
 from tests.tasks.contrastive.conftest import texts_of, write
 
-Gather = Callable[[str, Path], tuple[list[str], dict[str, Any]]]
 TEXTS = ["the cat sat .", "a dog runs .", "the bird is happy .", "a tree .", "who is sad ?", "the dog sleeps ."]
 DEV_PAIRS = [("The cat sat!", "A  dog runs."), ("The cat sat.", "Nobody."), ("A tree.", "A tree.")]
 
 
-@pytest.fixture
-def gather(minilm: Path) -> Gather:
-    """A function that reads the texts of a source in a data folder, and the report on its files."""
-    tokenizer = Tokenizer.load(minilm)
-
-    def gather_source(source: str, data: Path) -> tuple[list[str], dict[str, Any]]:
-        return gather_texts(find_texts(source, str(data)), tokenizer, seed=0)
-
-    return gather_source
+def gather(source: str, data: Path) -> tuple[list[str], dict[str, Any]]:
+    """The texts of a source in a data folder, and the report on its files."""
+    tokenizer = Tokenizer.load(weights.resolve("minilm"))
+    return gather_texts(find_texts(source, str(data)), tokenizer, seed=0)
 
 
-def test_lines_keep_their_first_appearance(gather: Gather, tmp_path: Path) -> None:
+def test_lines_keep_their_first_appearance(tmp_path: Path) -> None:
     path = write(tmp_path / "own.txt", "b\n\n a \nb\nB\n  \na\n")
     texts, report = gather(str(path), tmp_path)
     assert texts == ["b", "a"], "B has the token ids of b"
@@ -50,7 +43,7 @@ def test_lines_keep_their_first_appearance(gather: Gather, tmp_path: Path) -> No
     assert not report["transductive"] and report["also_in_test"] == {"any": 0}
 
 
-def test_sts_reads_every_pair(gather: Gather, corpora: Path) -> None:
+def test_sts_reads_every_pair(corpora: Path) -> None:
     """Pairs without a score too, and test sentences, which the report says."""
     texts, report = gather("sts", corpora)
     subsets = sum(len(names) for _, names in STS.values())
@@ -60,7 +53,7 @@ def test_sts_reads_every_pair(gather: Gather, corpora: Path) -> None:
     assert len(texts) == len(set(texts)) == report["texts"] - report["duplicates"]
 
 
-def test_sts_train_reads_no_test_file(gather: Gather, corpora: Path) -> None:
+def test_sts_train_reads_no_test_file(corpora: Path) -> None:
     """It counts the test sentences that stand in a train file all the same."""
     texts, report = gather("sts-train", corpora)
     assert texts == ["Old train mill", "A mill", "A cup!", "New train mill", "A goat is in train", "The goat rests"]
@@ -71,14 +64,14 @@ def test_sts_train_reads_no_test_file(gather: Gather, corpora: Path) -> None:
     assert gather("sts-train", corpora)[0] == ["A lamp", "The lamp", *texts]
 
 
-def test_chinese_reads_existing_train_files(gather: Gather, corpora: Path) -> None:
+def test_chinese_reads_existing_train_files(corpora: Path) -> None:
     texts, report = gather("chinese", corpora)
     assert texts == ["花呗怎么还款", "怎么还花呗", "额度多少", "鸟在飞。", "鱼在游"]
     assert report["also_in_test"] == {"any": 1}, "spaces make no difference"
     assert find_texts("chinese", str(corpora)).absent == ["BQ train", "LCQMC train", "PAWS-X train"]
 
 
-def test_missing_texts_name_the_remedy(gather: Gather, corpora: Path) -> None:
+def test_missing_texts_name_the_remedy(corpora: Path) -> None:
     table = write(corpora / "table.csv", "id,sentence\n1,a cat\n")
     shutil.rmtree(corpora / "downstream")
     for path in (corpora / "zh").glob("*/*train*"):
@@ -95,7 +88,7 @@ def test_missing_texts_name_the_remedy(gather: Gather, corpora: Path) -> None:
 
 
 @pytest.mark.realdata
-def test_real_sts_texts_are_conserts(gather: Gather, minilm: Path, real_data: Path) -> None:
+def test_real_sts_texts_are_conserts(minilm: Path, real_data: Path) -> None:
     """ConSERT, Table 1: 89,192 texts, of which 48,699 differ; distinct by transformers' token ids."""
     corpus = find_texts("sts", str(real_data))
     texts, report = gather("sts", real_data)
@@ -192,6 +185,5 @@ def test_overlaps_are_counted_when_dev_chooses(
     for keep, counted in (("best", True), ("last", False)):
         data = read(initial, corpora, TEXTS, keep=keep, sts_dev=str(dev))
         overlaps = data.entry["sts_dev"]["also_in"]
-        assert bool(overlaps) == counted
-        assert overlaps.get("STS-B", 2) == 2
+        assert bool(overlaps) == counted and overlaps.get("STS-B", 2) == 2
         assert (warning in capsys.readouterr().err) == counted

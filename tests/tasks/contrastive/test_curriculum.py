@@ -44,15 +44,11 @@ variants = st.fixed_dictionaries(
 def test_difficulty_follows_the_papers(pairs: list[tuple[float, float]], margin: float) -> None:
     """Easy: gap > m. Semi-hard: 0 < gap <= m. Hard: gap <= 0 (CBCL, section 4.3; ties are ours)."""
     positive, negative = np.array(pairs).T
-    expected = []
-    for p, n in pairs:
-        if p - n > margin:
-            expected.append(0)
-        elif p - n > 0:
-            expected.append(1)
-        else:
-            expected.append(2)
-    assert difficulty(positive, negative, margin).tolist() == expected
+    groups = difficulty(positive, negative, margin)
+    for gap, group in zip(positive - negative, groups, strict=True):
+        assert (group == 0) == (gap > margin)
+        assert (group == 1) == (0 < gap <= margin)
+        assert (group == 2) == (gap <= 0)
 
 
 def test_undefined_similarity_is_refused() -> None:
@@ -85,8 +81,7 @@ def rows_by_step(schedule: Plan) -> list[list[int]]:
 @pytest.mark.parametrize("direction", ["curriculum", "anti"])
 def test_seed_orders_equal_values(direction: str) -> None:
     orders = [arrange(np.zeros(60), seed, direction).tolist() for seed in (1, 2)]
-    assert orders[0] != orders[1]
-    assert list(range(60)) not in orders
+    assert orders[0] != orders[1] and list(range(60)) not in orders
 
 
 def limit(size: int, step: int, schedule: Plan, variant: dict) -> int:
@@ -96,8 +91,7 @@ def limit(size: int, step: int, schedule: Plan, variant: dict) -> int:
         eligible_now = eligible(step + 1, schedule.total, size, power)
     else:
         eligible_now = eligible(schedule.at(step).epoch + 1, variant["epochs"], size, power)
-    smallest = min(variant["batch_size"], size)
-    return max(eligible_now, smallest)
+    return max(eligible_now, min(variant["batch_size"], size))
 
 
 @given(st.integers(1, 60), variants)
@@ -223,8 +217,7 @@ def test_orders_without_groups() -> None:
     with_other_seed, _ = sort(settings, 24, {}, seed=3)
     assert with_other_seed.tolist() != ordered.tolist()
     steps = pace(settings, training, ordered)
-    assert steps.lengths == [2, 4, 6]
-    assert count_groups(groups, steps) is None
+    assert steps.lengths == [2, 4, 6] and count_groups(groups, steps) is None
 
     none = CurriculumSettings(order="none", pacing_exponent=1.0)
     ordered, groups = sort(none, 24, {}, seed=2)

@@ -62,8 +62,7 @@ def test_course_set_and_single_file(read: Read, corpora: Path) -> None:
     assert texts(read("course")) == {"sts": [("a cat .", "a dog .")]}
     file = corpora / "downstream/STS/STSBenchmark/sts-test.csv"
     dev = read(str(file))
-    assert dev.name == str(file)
-    assert len(dev) == 2
+    assert (dev.name, len(dev)) == (str(file), 2)
     assert dev.sha256 == dev.manifest_entry()["sha256"] == sha256_of(file)
 
 

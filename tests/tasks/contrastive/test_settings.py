@@ -148,7 +148,8 @@ def test_next_command_starts_from_the_run(
     """Also with a preset of both stages, which names other weights."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(tiny, "runs/cbcl/encoder")
-    command = next_command(Path("runs/cbcl/encoder"), str(SAMPLE), flags)
-    words = shlex.split(command.partition("multitask_train.py ")[2])
-    parsed = parse(MultitaskSettings, PRESETS, words, program="multitask_train.py", default="default")
+    program = "multitask_train.py"
+    words = shlex.split(next_command(Path("runs/cbcl/encoder"), str(SAMPLE), flags))
+    script = [Path(word).name for word in words].index(program)
+    parsed = parse(MultitaskSettings, PRESETS, words[script + 1 :], program=program, default="default")
     assert resolve_defaults(parsed).settings.encoder.encoder == encoder
