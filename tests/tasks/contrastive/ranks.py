@@ -77,8 +77,7 @@ def write(folder: str, rows: int, out: Path) -> None:
     tensors: dict[str, torch.Tensor] = {}
     for name, variant in VARIANTS.items():
         columns = variant.columns
-        rows_of_texts = enumerate(zip(*sides[:columns], strict=True))
-        lines = [Row(str(number), texts, float(number % 3)) for number, texts in rows_of_texts]
+        lines = [Row(str(i), texts, float(i % 3)) for i, texts in enumerate(zip(*sides[:columns], strict=True))]
         source = out.with_name(f"{out.name}-{columns}-{distributed.rank()}")
         source.write_text(str(columns))
         cache = token_cache.load(source, lines, "rows", tokenizer, sha256=sha256_of(source))
