@@ -15,7 +15,7 @@ from scipy.stats import pearsonr
 from sklearn.metrics import accuracy_score
 
 import minbert
-from tasks import predict, predictions, readers, record
+from tasks import predict, readers, record
 from tests.e2e.conftest import SAMPLE, Script
 
 COURSE = SAMPLE / "course"
@@ -41,12 +41,18 @@ def ids_of(name: str) -> list[str]:
     return [row["id"].strip().lower() for row in records(name)]
 
 
-def read_predictions(path: Path) -> dict[str, float]:
-    """The predictions of a file, by id."""
+def read_predictions(path: Path, short: str) -> dict[str, str]:
+    """The predictions of a file by id; the file must have the leaderboard's form."""
+    content = path.read_bytes()
+    assert content.startswith(HEADERS[short])
+    *lines, end = content.removeprefix(HEADERS[short]).decode().split("\n")
+    assert end == "", "the last line is whole"
     values = {}
-    for line in path.read_text(encoding="utf-8").splitlines()[1:]:
-        row_id, _, value = line.partition(" , ")
-        values[row_id] = float(value)
+    for line in lines:
+        assert line.endswith(" ")
+        row_id, value = line.removesuffix(" ").split(" , ")
+        values[row_id] = value
+    assert len(values) == len(lines), "every id once"
     return values
 
 
@@ -77,17 +83,22 @@ def test_run_folder_is_complete(script: Script) -> None:
 
 def check_predictions(folder: Path, scores: dict) -> None:
     assert len(list((folder / "predictions").iterdir())) == 6
-    # headers and values; their bytes are those of test_predictions.py
-    predictions.check(folder, SAMPLE)
     golds = {}
     values = {}
     for short, (dev, test, label) in SOURCES.items():
-        of_test = read_predictions(folder / "predictions" / f"{short}-test-output.csv")
-        assert list(of_test) == ids_of(test), "every id, in input order"
-        of_dev = read_predictions(folder / "predictions" / f"{short}-dev-output.csv")
-        assert list(of_dev) == ids_of(dev)
+        of_dev = read_predictions(folder / "predictions" / f"{short}-dev-output.csv", short)
+        of_test = read_predictions(folder / "predictions" / f"{short}-test-output.csv", short)
+        assert list(of_dev) == ids_of(dev), "every id, in input order"
+        assert list(of_test) == ids_of(test)
         golds[short] = [float(row[label]) for row in records(dev)]
-        values[short] = list(of_dev.values())
+        values[short] = [float(value) for value in of_dev.values()]
+        for value in [*of_dev.values(), *of_test.values()]:
+            if short == "sst":
+                assert value in ("0", "1", "2", "3", "4")
+            elif short == "para":
+                assert value in ("0.0", "1.0")
+            else:
+                assert value == repr(float(value))
     sst = accuracy_score(golds["sst"], values["sst"])
     para = accuracy_score(golds["para"], values["para"])
     sts = pearsonr(golds["sts"], values["sts"]).statistic
@@ -149,7 +160,7 @@ def test_limit_eval_and_keep_last_hold(script: Script) -> None:
     assert run.code == 0, run.err
     for short, (dev, test, _) in SOURCES.items():
         for split, source in (("dev", dev), ("test", test)):
-            predicted = list(read_predictions(run.folder / "predictions" / f"{short}-{split}-output.csv"))
+            predicted = list(read_predictions(run.folder / "predictions" / f"{short}-{split}-output.csv", short))
             ids = ids_of(source)
             assert len(predicted) == 30
             assert predicted == [row_id for row_id in ids if row_id in predicted]
@@ -179,12 +190,13 @@ def test_dev_rows_without_labels_are_predicted(script: Script, tmp_path: Path) -
         flags += [f"--{short}_test_out", tmp_path / f"{short}-test.txt"]
     run = script(MULTITASK, "--max-steps", 3, "--para_dev", tmp_path / "quora.csv", *flags)
     assert run.code == 0, run.err
-    for short, header in HEADERS.items():
-        assert (tmp_path / f"{short}-dev.txt").read_bytes().startswith(header)
-        assert (tmp_path / f"{short}-test.txt").read_bytes().startswith(header)
+    for short, (dev, test, _) in SOURCES.items():
+        if short != "para":
+            assert list(read_predictions(tmp_path / f"{short}-dev.txt", short)) == ids_of(dev)
+        assert list(read_predictions(tmp_path / f"{short}-test.txt", short)) == ids_of(test)
     assert not (run.folder / "predictions").exists()
     ids = [line.split("\t")[1] for line in (*lines[1:5], *lines[6:])]
-    assert list(read_predictions(tmp_path / "para-dev.txt")) == ids
+    assert list(read_predictions(tmp_path / "para-dev.txt", "para")) == ids
     rows = record.read_rows(run.folder / "dev" / "quora.jsonl")
     assert rows.ids == ids
     assert np.flatnonzero(np.isnan(rows.gold)).tolist() == [2]
