@@ -4,11 +4,13 @@ python -m pytest --import-mode=importlib tests/tasks/test_examples.py
 """
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from transformers import AutoTokenizer
 
 from minbert import Ragged, UserError
 from tasks.examples import check_vocabulary
@@ -25,16 +27,17 @@ SENTENCES = [
 
 @pytest.fixture(scope="module")
 def theirs(tiny: Path) -> Any:
-    from transformers import AutoTokenizer
-
     return AutoTokenizer.from_pretrained(tiny)
 
 
 def lists(ragged: Ragged) -> list[tuple[list[int], list[int]]]:
     """(ids, types) of each sentence; positions must count from 0."""
-    parts = zip(*(x.split(list(ragged.lengths)) for x in (ragged.ids, ragged.types, ragged.positions)), strict=True)
+    lengths = list(ragged.lengths)
+    ids_of = ragged.ids.split(lengths)
+    types_of = ragged.types.split(lengths)
+    positions_of = ragged.positions.split(lengths)
     result = []
-    for ids, types, positions in parts:
+    for ids, types, positions in zip(ids_of, types_of, positions_of, strict=True):
         assert positions.tolist() == list(range(len(ids)))
         result.append((ids.tolist(), types.tolist()))
     return result
@@ -45,7 +48,7 @@ def expected(theirs: Any, *texts: str, max_length: int = 64) -> tuple[list[int],
     return out["input_ids"], out["token_type_ids"]
 
 
-PAIRS = [(a, b) for a in SENTENCES for b in SENTENCES]
+PAIRS = [*product(SENTENCES, repeat=2)]
 LENGTHS = [8, 15, 16, 64]
 
 
@@ -55,11 +58,14 @@ def test_inputs_equal_transformers(examples_of: Callable, theirs: Any, max_lengt
     rows = np.array([3, 0, 5, 4, 1, 2])
     sentences = examples_of([(text,) for text in SENTENCES], max_length=max_length).ragged(rows)
     assert lists(sentences) == [expected(theirs, SENTENCES[i], max_length=max_length) for i in rows]
-    pairs, rows = examples_of(PAIRS, max_length=max_length), np.arange(len(PAIRS))[::-1]
+    pairs = examples_of(PAIRS, max_length=max_length)
+    rows = np.arange(len(PAIRS))[::-1]
     crossed = [expected(theirs, *PAIRS[i], max_length=max_length) for i in rows]
-    alone = [expected(theirs, PAIRS[i][side], max_length=max_length) for side in (0, 1) for i in rows]
-    for form, inputs in {"cross": crossed, "bi": alone, "joint": crossed + alone}.items():
-        assert lists(pairs.ragged(rows, form)) == inputs, form
+    first = [expected(theirs, PAIRS[i][0], max_length=max_length) for i in rows]
+    second = [expected(theirs, PAIRS[i][1], max_length=max_length) for i in rows]
+    assert lists(pairs.ragged(rows, "cross")) == crossed
+    assert lists(pairs.ragged(rows, "bi")) == first + second
+    assert lists(pairs.ragged(rows, "joint")) == crossed + first + second
 
 
 @pytest.mark.parametrize("max_length", LENGTHS)
@@ -75,14 +81,21 @@ def test_paper_pairs_are_two_inputs(examples_of: Callable, theirs: Any, max_leng
 
 @pytest.mark.parametrize(("form", "special"), [("cross", 3), ("paper", 4), ("bi", 2), ("joint", 3)])
 def test_cut_inputs_are_counted_exactly(examples_of: Callable, theirs: Any, form: str, special: int) -> None:
-    count = {text: len(theirs(text, add_special_tokens=False)["input_ids"]) for text in SENTENCES}
-    texts = [[count[a], count[b]] if form == "bi" else [count[a] + count[b]] for a, b in PAIRS]
-    lengths = [n + special for row in texts for n in row]
-    for most in sorted({4, *lengths, *(n - 1 for n in lengths if n > 4)}):
-        cut = examples_of(PAIRS, max_length=most).truncated(form)
-        assert cut == (sum(n > most for n in lengths), len(lengths))
+    counts = {text: len(theirs(text, add_special_tokens=False)["input_ids"]) for text in SENTENCES}
+    lengths = []
+    for a, b in PAIRS:
+        if form == "bi":
+            lengths += [counts[a] + special, counts[b] + special]
+        else:
+            lengths.append(counts[a] + counts[b] + special)
+    limits = {4, *lengths}
+    limits.update(length - 1 for length in lengths if length > 4)
+    for limit in limits:
+        longer = sum(length > limit for length in lengths)
+        assert examples_of(PAIRS, max_length=limit).truncated(form) == (longer, len(lengths))
     single = examples_of([(text,) for text in SENTENCES], max_length=24)
-    assert single.truncated("cross") == (sum(n + 2 > 24 for n in count.values()), len(single))
+    longer = sum(count + 2 > 24 for count in counts.values())
+    assert single.truncated("cross") == (longer, len(single))
 
 
 def test_an_empty_text_is_encoded(examples_of: Callable, theirs: Any) -> None:
@@ -104,7 +117,11 @@ def test_unknown_tokens_are_reported(
 ) -> None:
     examples = examples_of([("cat " * known + "\u4e2d " * unknown,)])
     check_vocabulary("own.csv", examples, allow=False)
-    assert capsys.readouterr().err.startswith(f"note: own.csv: {note}" if note else "")
+    printed = capsys.readouterr().err
+    if note:
+        assert printed.startswith(f"note: own.csv: {note}")
+    else:
+        assert not printed
 
 
 def test_unknown_language_must_be_allowed(examples_of: Callable) -> None:

@@ -4,6 +4,7 @@ python -m pytest --import-mode=importlib tests/tasks/augment/test_punctuation.py
 """
 
 from collections import Counter
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -22,7 +23,8 @@ texts = st.one_of(st.text(characters, max_size=30), st.text(alphabet="ab c，渡
 
 def without(text: str, pairs: list[tuple[int, str]]) -> str:
     """The text with the marks taken out again, from behind: each stands at its offset plus those before it."""
-    for number, (offset, mark) in reversed(list(enumerate(pairs))):
+    for number in reversed(range(len(pairs))):
+        offset, mark = pairs[number]
         at = offset + number
         assert text[at] == mark
         text = text[:at] + text[at + 1 :]
@@ -34,7 +36,8 @@ def test_without_marks_it_is_the_original(text: str, most: int, marks: str, key:
     counter = {"seed": 3, "epoch": epoch, "key": key, "most": most, "marks": marks}
     pairs = insertions(text, **counter)
     changed = insert(text, pairs)
-    assert 1 <= len(pairs) <= most and len(changed) == len(text) + len(pairs)
+    assert 1 <= len(pairs) <= most
+    assert len(changed) == len(text) + len(pairs)
     for offset, mark in pairs:
         assert mark in MARKS[marks]
         assert offset in insertion_points(text)
@@ -52,15 +55,17 @@ def test_marks_follow_words_and_chinese_characters(text: str) -> None:
     if not words:
         assert ends == [len(text)]
         return
-    assert [text[a:b].strip() for a, b in zip([0, *ends], ends, strict=False)] == words
-    assert all(not text[end - 1].isspace() for end in ends)
+    starts = [0, *ends[:-1]]
+    assert [text[start:end].strip() for start, end in zip(starts, ends)] == words
+    for end in ends:
+        assert not text[end - 1].isspace()
 
 
-@pytest.mark.parametrize("most", [1, 2, 3, 5])
+@pytest.mark.parametrize("most", [2, 5])
 def test_number_of_marks_is_uniform(most: int) -> None:
     counts = Counter(len(insertions(ENGLISH, seed=1, epoch=0, key=key, most=most)) for key in range(3000))
     assert set(counts) == set(range(1, most + 1))
-    assert most == 1 or chisquare([counts[i + 1] for i in range(most)]).pvalue > 1e-3
+    assert chisquare(list(counts.values())).pvalue > 1e-3
 
 
 @pytest.mark.parametrize(("text", "marks"), [(ENGLISH, "english"), (CHINESE, "chinese"), (ENGLISH, "extra")])
@@ -68,15 +73,15 @@ def test_offsets_and_marks_are_uniform(text: str, marks: str) -> None:
     pairs: Counter[tuple[int, str]] = Counter()
     for key in range(2000):
         pairs.update(insertions(text, seed=4, epoch=1, key=key, most=3, marks=marks))
-    assert set(pairs) == {(point, mark) for point in insertion_points(text) for mark in MARKS[marks]}
+    assert set(pairs) == set(product(insertion_points(text), MARKS[marks]))
     assert chisquare(list(pairs.values())).pvalue > 1e-3
 
 
 def test_marks_depend_on_counters_alone() -> None:
     first = insertions(ENGLISH, **COUNTER, most=7)
     assert insertions(ENGLISH, **COUNTER, most=7) == first
-    other_counters = [{**COUNTER, name: value} for name, value in (("seed", 8), ("epoch", 3), ("key", 6))]
-    assert first not in [insertions(ENGLISH, **other, most=7) for other in other_counters]
+    for name, value in (("seed", 8), ("epoch", 3), ("key", 6)):
+        assert insertions(ENGLISH, **{**COUNTER, name: value}, most=7) != first
 
 
 def test_sets_are_the_papers() -> None:
@@ -84,4 +89,5 @@ def test_sets_are_the_papers() -> None:
     assert set(MARKS["extra"]) == {".", ",", "!", "?", ";", ":", "[", "]", "~", "|"}
     assert set(MARKS["english"]) - set(MARKS["without-exclamation"]) == {"!", "?"}
     assert set(MARKS["chinese"]) - set(MARKS["chinese-without-exclamation"]) == {"！", "？"}
-    assert not set(MARKS["chinese"]) & set(MARKS["english"]) and len(MARKS["chinese"]) == 6
+    assert not set(MARKS["chinese"]) & set(MARKS["english"])
+    assert len(MARKS["chinese"]) == 6
