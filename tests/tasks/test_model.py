@@ -50,7 +50,8 @@ def make(tiny: Path) -> Callable[..., MultitaskModel]:
 
 @pytest.fixture
 def examples(tiny: Path) -> dict:
-    tokenizer, tasks = Tokenizer.load(tiny), [kind("cross") for kind in TASKS.values()]
+    tokenizer = Tokenizer.load(tiny)
+    tasks = [kind("cross") for kind in TASKS.values()]
     return {task.name: task.open(COURSE / task.files.dev, "dev", tokenizer, 48) for task in tasks}
 
 
@@ -79,7 +80,8 @@ def by_hand(head: nn.Sequential, x: Tensor) -> Tensor:
 
 
 def trimmed(ids: Tensor) -> list[list[int]]:
-    return [[number for number in row if number] for row in ids.tolist()]
+    """The rows without padding."""
+    return [row[row > 0].tolist() for row in ids]
 
 
 def theirs(encoder: BertModel, rows: list[list[int]], types: list[list[int]] | None = None) -> list[Any]:
@@ -87,8 +89,10 @@ def theirs(encoder: BertModel, rows: list[list[int]], types: list[list[int]] | N
     reference = Theirs(BertConfig(**encoder.config.to_transformers())).eval()
     reference.load_state_dict({their_name(name): x for name, x in encoder.state_dict().items()}, strict=True)
     types = types or [[0] * len(row) for row in rows]
-    inputs = [(torch.tensor([row]), torch.tensor([kinds])) for row, kinds in zip(rows, types, strict=True)]
-    return [reference(ids, token_type_ids=kinds) for ids, kinds in inputs]
+    outputs = []
+    for ids, types_of_row in zip(rows, types, strict=True):
+        outputs.append(reference(torch.tensor([ids]), token_type_ids=torch.tensor([types_of_row])))
+    return outputs
 
 
 def pooled(model: MultitaskModel, rows: list[list[int]], types: list[list[int]] | None = None) -> Tensor:
@@ -101,8 +105,13 @@ def pooled(model: MultitaskModel, rows: list[list[int]], types: list[list[int]] 
 
 def compared(encoder: BertModel, first: list[list[int]], second: list[list[int]]) -> Tensor:
     """[|u - v|; u * v; 5 cos(u, v)] of transformers' mean vectors, scaled to length sqrt(D)."""
-    means = ([output.last_hidden_state[0].mean(0) for output in theirs(encoder, side)] for side in (first, second))
-    u, v = (math.sqrt(x.shape[1]) * x / x.norm(dim=1, keepdim=True) for x in map(torch.stack, means))
+
+    def scaled_means(rows: list[list[int]]) -> Tensor:
+        means = torch.cat([output.last_hidden_state.mean(1) for output in theirs(encoder, rows)])
+        return math.sqrt(means.shape[1]) * means / means.norm(dim=1, keepdim=True)
+
+    u = scaled_means(first)
+    v = scaled_means(second)
     return torch.cat([(u - v).abs(), u * v, 5 * torch.cosine_similarity(u, v)[:, None]], dim=1)
 
 
@@ -123,26 +132,31 @@ def test_pair_predictions_are_encoder_and_head(make: Callable, pairs: str, poole
     model = make(pairs, pooler=pooler)
     for parameter in model.encoder.parameters():  # as after training
         parameter.mul_(1.1)
-    first, second = trimmed(PADDED), trimmed(OTHER)
+    first = trimmed(PADDED)
+    second = trimmed(OTHER)
     if pairs == "bi":
-        u, v = pooled(model, first), pooled(model, second)
+        u = pooled(model, first)
+        v = pooled(model, second)
         features = torch.cat([u, v, (u - v).abs()], dim=1)
+    elif pairs == "paper":
+        features = pooled(model, [a + b for a, b in zip(first, second, strict=True)])
     else:
-        cut = 0 if pairs == "paper" else 1
-        rows = [a + b[cut:] for a, b in zip(first, second, strict=True)]
-        types = [[0] * len(a) + [cut] * (len(b) - cut) for a, b in zip(first, second, strict=True)]
+        rows = []
+        types = []
+        for a, b in zip(first, second, strict=True):
+            b_without_cls = b[1:]
+            rows.append(a + b_without_cls)
+            types.append([0] * len(a) + [1] * len(b_without_cls))
         features = pooled(model, rows, types)
     if pairs == "joint":
         assert not model.train().sentence_encoder.training, "the encoder that is not trained has no dropout"
         model.eval()
         features = torch.cat([features, compared(model.sentence_encoder, first, second)], dim=1)
-    masks = (PADDED > 0).long(), (OTHER > 0).long()
-    logit = model.predict_paraphrase(PADDED, masks[0], OTHER, masks[1])
-    torch.testing.assert_close(logit, by_hand(model.heads["quora"].layers, features)[:, 0], atol=1e-5, rtol=1e-4)
-    similarity = model.predict_similarity(PADDED, masks[0], OTHER, masks[1])
+    inputs = (PADDED, (PADDED > 0).long(), OTHER, (OTHER > 0).long())
+    expected = by_hand(model.heads["quora"].layers, features)[:, 0]
+    torch.testing.assert_close(model.predict_paraphrase(*inputs), expected, atol=1e-5, rtol=1e-4)
     expected = 5 * torch.sigmoid(by_hand(model.heads["sts"].inner.layers, features)[:, 0])
-    torch.testing.assert_close(similarity, expected, atol=1e-5, rtol=1e-4)
-    assert logit.shape == similarity.shape == (3,)
+    torch.testing.assert_close(model.predict_similarity(*inputs), expected, atol=1e-5, rtol=1e-4)
 
 
 def test_heads_drop_out_as_papers_do(make: Callable) -> None:
@@ -172,14 +186,16 @@ def test_ranks_have_outputs_of_one_process(
     monkeypatch.setattr(evaluate, "batches_by_length", lambda lengths, batch_tokens: batches(lengths))
     monkeypatch.setattr(distributed, "world", lambda: 3)
     for name, rows in examples.items():
-        whole, parts = evaluate.outputs(model, model.tasks[name], rows, "fp32"), []
+        whole = evaluate.outputs(model, model.tasks[name], rows, "fp32")
+        parts = []
         for rank in range(3):
             monkeypatch.setattr(distributed, "rank", lambda rank=rank: rank)
-            parts.append(evaluate.outputs(model, model.tasks[name], rows, "fp32", divided=True))
+            part = evaluate.outputs(model, model.tasks[name], rows, "fp32", divided=True)
             if batch_tokens == 99:
-                assert 0 < np.count_nonzero(parts[-1]) < np.count_nonzero(whole)
-            else:
-                assert np.count_nonzero(parts[-1]) == (np.count_nonzero(whole) if rank == 0 else 0)
+                assert 0 < np.count_nonzero(part) < np.count_nonzero(whole)
+            elif rank > 0:
+                assert not part.any(), "the only batch is rank 0's"
+            parts.append(part)
         np.testing.assert_array_equal(sum(parts), whole)
 
 
@@ -210,47 +226,66 @@ def test_fp16_rank_without_rows_has_a_scale(make: Callable, examples: dict, monk
 def test_bf16_changes_loss_and_outputs_little(make: Callable, examples: dict) -> None:
     model = make()
     rows = np.array([3, 1, 4])
-    losses = [loss_of_step(model, examples, "sst", rows, precision=precision) for precision in ("fp32", "bf16")]
-    assert losses[0] != losses[1]
-    torch.testing.assert_close(losses[0], losses[1], atol=5e-2, rtol=0)
-    full, half = (evaluate.outputs(model, model.tasks["sst"], examples["sst"], p) for p in ("fp32", "bf16"))
+    full_loss = loss_of_step(model, examples, "sst", rows, precision="fp32")
+    half_loss = loss_of_step(model, examples, "sst", rows, precision="bf16")
+    assert full_loss != half_loss
+    torch.testing.assert_close(full_loss, half_loss, atol=5e-2, rtol=0)
+    full = evaluate.outputs(model, model.tasks["sst"], examples["sst"], "fp32")
+    half = evaluate.outputs(model, model.tasks["sst"], examples["sst"], "bf16")
     assert not np.array_equal(full, half)
     np.testing.assert_allclose(full, half, atol=5e-2)
+
+
+def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(outputs, labels.long())
 
 
 def binary(outputs: Tensor, labels: Tensor) -> Tensor:
     return nn.BCELoss()(torch.sigmoid(outputs.double()), labels.double()).float()
 
 
-LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"sst": F.cross_entropy, "quora": binary, "sts": F.mse_loss}
+def squared_error(outputs: Tensor, labels: Tensor) -> Tensor:
+    return F.mse_loss(outputs, labels.float())
+
+
+LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"sst": cross_entropy, "quora": binary, "sts": squared_error}
 
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_step_has_gradients_of_mean_loss(make: Callable, examples: dict, name: str) -> None:
     rows = np.array([3, 1, 4, 15, 9, 2, 6])
     model = make().train()
-    for dropout in (layer for layer in model.modules() if hasattr(layer, "p")):
-        dropout.p = 0.0
+    for layer in model.modules():
+        if isinstance(layer, nn.Dropout):
+            layer.p = 0.0
     for layer in model.encoder.bert_layers:
         layer.self_attention.dropout = 0.0
     labels = torch.from_numpy(examples[name].labels[rows])
     outputs = model(name, model.tasks[name].encode(examples[name], rows))
-    expected = LOSSES[name](outputs, labels.long() if name == "sst" else labels.float())
-    wanted = torch.autograd.grad(expected, list(model.encoder.parameters()))
+    expected = LOSSES[name](outputs, labels)
+    gradients = torch.autograd.grad(expected, list(model.encoder.parameters()))
     torch.testing.assert_close(loss_of_step(model, examples, name, rows, accumulate=3), expected.detach())
     assert model.tasks[name].loss(outputs.bfloat16(), labels).dtype == torch.float32
-    for parameter, gradient in zip(model.encoder.parameters(), wanted, strict=True):
+    for parameter, gradient in zip(model.encoder.parameters(), gradients, strict=True):
         torch.testing.assert_close(parameter.grad, gradient, atol=1e-6, rtol=1e-4)
 
 
-def _kl(a: torch.Tensor, b: torch.Tensor) -> float:
-    """Sum over rows of KL(softmax(a) || softmax(b)), by scipy."""
-    return float(rel_entr(softmax(a.double().numpy(), 1), softmax(b.double().numpy(), 1)).sum())
+def divergence(name: str, first: Tensor, second: Tensor) -> float:
+    """Sum over rows of the squared difference of scores, or of (KL(p || q) + KL(q || p)) / 2 of classes, by scipy."""
+    if name == "sts":
+        return float(((first - second) ** 2).sum())
+    if name == "quora":  # the logit of class 0 is 0
+        first = torch.stack([0 * first, first], dim=1)
+        second = torch.stack([0 * second, second], dim=1)
+    p = softmax(first.double().numpy(), axis=1)
+    q = softmax(second.double().numpy(), axis=1)
+    return float(rel_entr(p, q).sum() + rel_entr(q, p).sum()) / 2
 
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_r_drop_adds_divergence_of_passes(make: Callable, examples: dict, name: str) -> None:
-    rows, seen = np.arange(8), []
+    rows = np.arange(8)
+    seen = []
     model = make(dropout=0.3).train()
     model.heads[name].register_forward_hook(lambda _, inputs, out: seen.extend([inputs[0], out.detach()]))
     loss = loss_of_step(model, examples, name, rows, r_drop=0.7)
@@ -258,15 +293,8 @@ def test_r_drop_adds_divergence_of_passes(make: Callable, examples: dict, name: 
     assert not torch.isclose(*features.chunk(2)).all(1).any(), "each pass of the encoder draws its own dropout"
     first, second = outputs.chunk(2)
     labels = torch.from_numpy(examples[name].labels[rows])
-    labels = labels.long() if name == "sst" else labels.float()
-    if name == "sts":
-        divergence = float(((first - second) ** 2).sum())
-    else:
-        a, b = (torch.stack([0 * x, x], 1) if name == "quora" else x for x in (first, second))
-        divergence = (_kl(a, b) + _kl(b, a)) / 2
-    mean = LOSSES[name]
-    expected = float(mean(first, labels) + mean(second, labels)) / 2 + 0.7 * divergence / 8
-    assert float(loss) == pytest.approx(expected, rel=1e-5)
+    mean = float(LOSSES[name](first, labels) + LOSSES[name](second, labels)) / 2
+    assert float(loss) == pytest.approx(mean + 0.7 * divergence(name, first, second) / 8, rel=1e-5)
 
 
 @pytest.mark.parametrize("frozen", [True, False])
@@ -277,11 +305,12 @@ def test_last_linear_layer_freezes_the_encoder(make: Callable, examples: dict, f
     loss_of_step(model, examples, "sst", np.arange(8))
     optimizer.step()
     changed = {name for name, tensor in model.state_dict().items() if not torch.equal(tensor, before[name])}
+    of_encoder = {name for name in changed if name.startswith("encoder.")}
+    assert bool(of_encoder) is not frozen
+    of_heads = {name for name in changed if name.startswith("heads.")}
+    assert of_heads == {name for name in before if name.startswith("heads.sst")}
     ragged = Ragged.from_lists(trimmed(PADDED))
     assert torch.equal(model.features("sst", ragged), model.features("sst", ragged)) == frozen, "no dropout in it"
-    encoder = {name for name in changed if name.startswith("encoder.")}
-    assert bool(encoder) is not frozen
-    assert {name for name in changed if name.startswith("heads.")} == {n for n in before if n.startswith("heads.sst")}
 
 
 def test_dropout_depends_on_step_and_part(make: Callable, examples: dict) -> None:
@@ -308,7 +337,9 @@ def test_heads_have_their_own_rate(make: Callable) -> None:
 def run_with_heads(folder: Path, tiny: Path, tasks: str, pairs: str = "cross") -> MultitaskSettings:
     """The settings of a run that goes on from a finished run of some tasks."""
     run = finished_run(folder, tiny, pairs, tasks)
-    recorded = {name: {"per_class": [{"label": label} for label in TASKS[name]().classes]} for name in tasks.split(",")}
+    recorded = {}
+    for name in tasks.split(","):
+        recorded[name] = {"per_class": [{"label": label} for label in TASKS[name]().classes]}
     (run / "scores.json").write_text(json.dumps({"step": 4, "tasks": recorded}))
     return MultitaskSettings.of(from_run=str(run), pairs=pairs)
 
@@ -348,16 +379,19 @@ def test_run_goes_on_with_pairs(make: Callable, tiny: Path, tmp_path: Path) -> N
     before = {name: tensor.clone() for name, tensor in model.sentence_encoder.state_dict().items()}
     from_run, _ = take_heads(model, run_with_heads(tmp_path / "run", tiny, "sst", "joint"))
     assert from_run is not None and from_run["heads"] == ["sst"]
-    assert all(torch.equal(tensor, before[name]) for name, tensor in model.sentence_encoder.state_dict().items())
+    for name, tensor in model.sentence_encoder.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
 
 
 def test_kept_outputs_are_the_latest_evaluation(make: Callable, examples: dict) -> None:
     model = make()
     evaluation = evaluate.DevEvaluation(model, examples, "fp32")
     evaluation()
-    again = {(name, "dev"): evaluate.outputs(model, model.tasks[name], rows, "fp32") for name, rows in examples.items()}
     kept = evaluation.outputs_of_kept(LoopState(step=9, kept_step=9))
-    assert kept.keys() == again.keys() and all(np.array_equal(kept[key], again[key]) for key in again)
+    assert kept.keys() == {(name, "dev") for name in examples}
+    for name, rows in examples.items():
+        outputs = evaluate.outputs(model, model.tasks[name], rows, "fp32")
+        np.testing.assert_array_equal(kept[name, "dev"], outputs)
     assert not evaluation.outputs_of_kept(LoopState(step=9, kept_step=4)), "the latest outputs are of other weights"
 
 
@@ -375,12 +409,14 @@ def test_undefined_scores_have_no_norm(make: Callable, examples: dict) -> None:
     examples["sts"].labels[:] = np.nan
     assert evaluate.DevEvaluation(make(), examples, "fp32")()[0] is not None
     norm, logged = evaluate.DevEvaluation(make(), {"sts": examples["sts"]}, "fp32")()
-    assert norm is None and logged == {"sts": None, "dev_norm": None}
+    assert norm is None
+    assert logged == {"sts": None, "dev_norm": None}
 
 
 def test_scores_up_to_one_are_refused(tiny: Path, tmp_path: Path) -> None:
     """Hugging Face's stsb has scores from 0 to 1; similarity is trained on the scale 0 to 5."""
-    task, tokenizer = TASKS["sts"](), Tokenizer.load(tiny)
+    task = TASKS["sts"]()
+    tokenizer = Tokenizer.load(tiny)
     path = tmp_path / "stsb.csv"
     path.write_text("sentence1,sentence2,score\na,b,0.76\nc,d,1.0\ne,f,0.0\n")
     with pytest.raises(UserError, match=r"stsb\.csv: .* from 0 to 1.*multiply them by 5"):

@@ -6,6 +6,7 @@ python -m pytest --import-mode=importlib tests/tasks/test_predict.py
 import io
 import json
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +34,17 @@ def finished_run(
     """The folder of a finished run: the kept checkpoint, of step 4, and a later one; `more` goes into its manifest."""
     model = MultitaskModel(BertModel.from_pretrained(tiny), registry.build(tasks, pairs), 0.3)
     settings = {"tasks": tasks, "pairs": pairs, "max_length": 24, "precision": "auto", "pooler": pooler}
-    config, tokenizer = BertConfig.read(tiny), Tokenizer.load(tiny)
     (run / "checkpoints").mkdir(parents=True)
     for step, shift in ((4, 0.0), (8, 0.5)):
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter += shift
         if step == 4:
-            weights.save(run / "encoder", model.encoder.state_dict(), config, tokenizer, pooler)
+            tensors = model.encoder.state_dict()
+            weights.save(run / "encoder", tensors, BertConfig.read(tiny), Tokenizer.load(tiny), pooler)
         checkpoint.save(run / "checkpoints", step, model, AdamW(model.parameters(), lr=1e-3), {})
-    (run / "manifest.json").write_text(
-        json.dumps({"all_settings": settings, "settings": {}, "precision": "fp32", "data": {}, **more})
-    )
+    manifest = {"all_settings": settings, "settings": {}, "precision": "fp32", "data": {}, **more}
+    (run / "manifest.json").write_text(json.dumps(manifest))
     (run / "scores.json").write_text(json.dumps({"step": 4, "tasks": {}}))
     return run
 
@@ -52,17 +52,25 @@ def finished_run(
 @pytest.fixture
 def make_run(tiny: Path, tmp_path: Path) -> Callable[..., Path]:
     """A function that makes the folder of a finished run."""
-    return lambda pairs="cross", **more: finished_run(tmp_path / f"run-{pairs}", tiny, pairs, **more)
+
+    def make(pairs: str = "cross", **more: Any) -> Path:
+        return finished_run(tmp_path / f"run-{pairs}", tiny, pairs, **more)
+
+    return make
 
 
 def course_file(path: Path, name: str) -> list[tuple[str, ...]]:
     """SENTENCES, or all pairs of them, as a data file of the course; returns the rows' texts."""
-    rows = [(a,) for a in SENTENCES] if name == "sst" else [(a, b) for a in SENTENCES for b in SENTENCES]
-    label = {"sst": "sentiment", "quora": "is_duplicate", "sts": "similarity"}[name]
-    columns = ["sentence"] if name == "sst" else ["sentence1", "sentence2"]
-    lines = ["\t".join(["", "id", *columns, label])]
-    lines += ["\t".join([str(n), f"i{n}", *texts, "1"]) for n, texts in enumerate(rows)]
-    path.write_text("\n".join(lines) + "\n")
+    header, num_texts = {
+        "sst": ("\tid\tsentence\tsentiment\n", 1),
+        "quora": ("\tid\tsentence1\tsentence2\tis_duplicate\n", 2),
+        "sts": ("\tid\tsentence1\tsentence2\tsimilarity\n", 2),
+    }[name]
+    rows = [*product(SENTENCES, repeat=num_texts)]
+    content = header
+    for number, texts in enumerate(rows):
+        content += "\t".join([str(number), f"i{number}", *texts, "1"]) + "\n"
+    path.write_text(content)
     return rows
 
 
@@ -83,7 +91,8 @@ def test_texts_are_preprocessed_as_trained(tiny: Path, tmp_path: Path) -> None:
 def test_predictions_equal_the_runs_evaluation(
     pairs: str, pooler: str, make_run: Callable[..., Path], tmp_path: Path
 ) -> None:
-    run, tasks = make_run(pairs, pooler=pooler), registry.build("sst,quora,sts", pairs)
+    run = make_run(pairs, pooler=pooler)
+    tasks = registry.build("sst,quora,sts", pairs)
     best = MultitaskModel(BertModel(BertConfig.read(run / "encoder")), tasks, 0.3, pooler=pooler)
     checkpoint.load(run / "checkpoints", 4, best)
     predictor = predict.load(run)
@@ -116,7 +125,9 @@ def test_other_inputs_are_named(make_run: Callable[..., Path]) -> None:
     for name, inputs, words in OTHER_INPUTS:
         with pytest.raises(UserError) as caught:
             predictor.predict(name, inputs)
-        assert str(caught.value).startswith(f"{name}: ") and words in str(caught.value), (inputs, caught.value)
+        message = str(caught.value)
+        assert message.startswith(f"{name}: ")
+        assert words in message
     with pytest.raises(UserError, match="sts: predicts a score"):
         predictor.predict_proba("sts", [("a", "b")])
     with pytest.raises(UserError, match="task: 'para' is not one of sst, sts"):
@@ -133,7 +144,8 @@ def test_sequences_of_texts_are_inputs(make_run: Callable[..., Path]) -> None:
     assert predictor.predict_proba("sst", texts[0]).shape == (5,)
     pairs = predictor.predict("sts", [tuple(texts)])
     np.testing.assert_array_equal(predictor.predict("sts", pd.DataFrame([texts]).to_numpy()), pairs)
-    assert predictor.predict("sst", []).shape == (0,) and predictor.predict_proba("sst", []).shape == (0, 5)
+    assert predictor.predict("sst", []).shape == (0,)
+    assert predictor.predict_proba("sst", []).shape == (0, 5)
 
 
 TABLES = [
@@ -142,29 +154,38 @@ TABLES = [
     ("sts", "id\tsentence1\tsentence2\tscore\nX1\tThe cat!\tA dog.\t99\nX2\twho\tA dog.\t-\n"),
     ("sst", '{"id": "X1\\n", "text": "The cat!"}\n{"id": " X\\t2\\n", "text": "who"}\n'),
 ]
+COLUMNS = {
+    "sst": ["id", "class", "name", "probability", "sentence"],
+    "para": ["id", "is_paraphrase", "probability", "sentence1", "sentence2"],
+    "sts": ["id", "similarity", "sentence1", "sentence2"],
+}
 
 
 @pytest.mark.parametrize(("name", "content"), TABLES)
 def test_table_is_read_by_header(
     name: str, content: str, make_run: Callable[..., Path], tmp_path: Path, capsys: Capture
 ) -> None:
-    run, source = make_run(), tmp_path / "own"
+    run = make_run()
+    source = tmp_path / "own"
     source.write_text(content)
     predict.main([str(run), "--task", name, str(source)])
-    header, *rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    inputs: list[Any] = ["The cat!", "who"] if name == "sst" else [("The cat!", "A dog."), ("who", "A dog.")]
-    texts = [[text] if name == "sst" else list(text) for text in inputs]
-    assert [[row[0].replace(" ", ""), *row[-len(texts[0]) :]] for row in rows] == [["X1", *texts[0]], ["X2", *texts[1]]]
+    table = pd.read_csv(io.StringIO(capsys.readouterr().out), sep="\t")
+    assert list(table) == COLUMNS[name]
+    assert table["id"].str.replace(" ", "").tolist() == ["X1", "X2"]
+    inputs: list[Any] = ["The cat!", "who"]
+    if name == "sst":
+        assert table["sentence"].tolist() == inputs
+    else:
+        inputs = [("The cat!", "A dog."), ("who", "A dog.")]
+        assert [*zip(table["sentence1"], table["sentence2"])] == inputs
     predictor = predict.load(run)
-    values = predictor.predict(name, inputs)
-    assert [float(row[1]) for row in rows] == pytest.approx(values.tolist(), abs=5e-5)
+    predicted = table[COLUMNS[name][1]].tolist()
+    assert predicted == pytest.approx(predictor.predict(name, inputs).tolist(), abs=5e-5)
     if name != "sts":
-        shares = [float(row[-1 - len(texts[0])]) for row in rows]
         probabilities = predictor.predict_proba(name, inputs)
         # beside is_paraphrase the probability of a paraphrase, beside a class its own
         expected = probabilities[:, 1] if name == "para" else probabilities.max(1)
-        assert shares == pytest.approx(expected.tolist(), abs=5e-5)
-    assert header[:2] == ["id", {"sst": "class", "para": "is_paraphrase", "sts": "similarity"}[name]]
+        assert table["probability"].tolist() == pytest.approx(expected.tolist(), abs=5e-5)
 
 
 def test_ids_may_repeat(make_run: Callable[..., Path], tmp_path: Path, capsys: Capture) -> None:
