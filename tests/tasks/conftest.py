@@ -25,14 +25,18 @@ HOSTILE = (
 
 def make_rows(name: str, count: int, seed: int, skill: float, texts: tuple[str, ...] = ()) -> PredictedRows:
     """Dev rows of which about `skill` are right; gold and ids do not depend on the seed. The last has no label."""
-    gold_draws, draws = np.random.default_rng(5), np.random.default_rng(seed)
+    gold_draws = np.random.default_rng(5)
+    draws = np.random.default_rng(seed)
     ids = [f"{name}-{row}" for row in range(count)]
     words = [f"sentence number {row} of {name}" for row in range(count)]
     words[: len(texts)] = texts
-    pairs = [(text,) if name == "sst" else (text, f"the other side of {text}") for text in words]
+    rows: list[tuple[str, ...]] = [(text,) for text in words]
+    if name != "sst":
+        rows = [(text, f"the other side of {text}") for text in words]
     if name == "sts":
         gold = np.round(gold_draws.uniform(0, 5, count), 1)
-        predicted, shares = np.clip(gold + draws.normal(0, 3 * (1 - skill), count), 0, 5), None
+        predicted = np.clip(gold + draws.normal(0, 3 * (1 - skill), count), 0, 5)
+        shares = None
     else:
         size = len(TASKS[name].classes)
         gold = gold_draws.integers(size, size=count).astype(np.float64)
@@ -41,7 +45,7 @@ def make_rows(name: str, count: int, seed: int, skill: float, texts: tuple[str, 
         shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
         predicted = shares.argmax(1).astype(np.float64)
     gold[-1] = np.nan
-    return PredictedRows(ids, pairs, gold, predicted, shares)
+    return PredictedRows(ids, rows, gold, predicted, shares)
 
 
 def _write(folder: Path, settings: dict[str, Any], data: dict[str, Any], metrics: list[Any], **more: Any) -> None:
@@ -65,9 +69,9 @@ def _write(folder: Path, settings: dict[str, Any], data: dict[str, Any], metrics
 
 def _file(name: str, count: int) -> dict[str, Any]:
     """The entry of a data file in a manifest."""
-    skipped = [{"line": 3, "why": "sentence2: empty"}] if name == "quora" else []
-    counts = {"read": count, "kept": count, "skipped": skipped, "warnings": []}
-    return {"file": f"data/{name}.csv", "sha256": "ab" * 32, **counts}
+    entry = {"file": f"data/{name}.csv", "sha256": "ab" * 32, "read": count, "kept": count, "warnings": []}
+    entry["skipped"] = [{"line": 3, "why": "sentence2: empty"}] if name == "quora" else []
+    return entry
 
 
 @pytest.fixture
@@ -82,7 +86,8 @@ def multitask(tmp_path: Path) -> Callable[..., Path]:
         rows: int = 60,
         texts: tuple[str, ...] = (),
     ) -> Path:
-        folder, sizes = tmp_path / name, {"sst": 48, "quora": 160, "sts": 64}
+        folder = tmp_path / name
+        sizes = {"sst": 48, "quora": 160, "sts": 64}
         settings = {"tasks": "sst,quora,sts", "sampling": "round-robin", "epochs": 2, "batch_size": 16, "lr": 1e-4}
         settings |= {"seed": seed, "power": 0.5, "weights": "minilm", "run_dir": str(folder)}
         plan = sampling_plan("round-robin", sizes, epochs=2, batch_size=16, seed=seed)

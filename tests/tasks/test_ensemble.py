@@ -10,6 +10,7 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,23 +29,15 @@ COURSE = SAMPLE / "course"
 @pytest.fixture(scope="module")
 def runs(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Three finished runs on the sample that differ in their heads and in how they read pairs."""
-    files = {split: {name: COURSE / getattr(TASKS[name]().files, split) for name in TASKS} for split in ("dev", "test")}
-    data = {
-        split: {name: {"file": str(path), "sha256": readers.digest(path)} for name, path in of.items()}
-        for split, of in files.items()
-    }
+    data: dict[str, dict[str, Any]] = {"dev": {}, "test": {}}
+    for split, name in itertools.product(data, TASKS):
+        path = COURSE / getattr(TASKS[name]().files, split)
+        data[split][name] = {"file": str(path), "sha256": readers.digest(path)}
     folders = []
     for seed, pairs in enumerate(("cross", "bi", "paper")):
         torch.manual_seed(seed)
-        folders.append(
-            finished_run(
-                tmp_path_factory.mktemp("runs") / f"run-{seed}",
-                tiny,
-                pairs,
-                data=data,
-                selection={"by_dev_pairs": True},
-            )
-        )
+        folder = tmp_path_factory.mktemp("runs") / f"run-{seed}"
+        folders.append(finished_run(folder, tiny, pairs, data=data, selection={"by_dev_pairs": True}))
     return folders
 
 
@@ -62,33 +55,38 @@ def test_ensemble_is_mean_of_members(runs: list[Path], tmp_path: Path) -> None:
     out = tmp_path / "ensemble"
     ensemble.main([*map(str, runs[:2]), "--out", str(out)])
     assert len(predictions.check(out, SAMPLE)) == 6
-    scores, expected = json.loads((out / "scores.json").read_text()), {}
+    scores = json.loads((out / "scores.json").read_text())
+    expected = {}
     for name, split in itertools.product(TASKS, ("dev", "test")):
         task = TASKS[name]()
         values = np.mean([own(run, name, split) for run in runs[:2]], axis=0)
-        predicted = values.argmax(1) if name != "sts" else values
+        predicted = values if name == "sts" else values.argmax(1)
         _, *lines = (out / "predictions" / record.prediction_file(task, split)).read_text().splitlines()
         np.testing.assert_allclose([float(line.split(" , ")[1]) for line in lines], predicted)
-        if split == "dev":
-            rows = record.read_rows(out / "dev" / f"{name}.jsonl")
-            recorded = rows.predicted if name == "sts" else rows.probabilities
-            np.testing.assert_allclose(recorded, values, atol=1e-6)
-            expected[name] = (
-                accuracy_score(rows.gold, predicted) if name != "sts" else pearsonr(rows.gold, predicted).statistic
-            )
-            task_scores = scores["tasks"][name]
-            assert task_scores["score"] == pytest.approx(expected[name])
-            assert task_scores["interval"][0] <= task_scores["score"] <= task_scores["interval"][1]
-            assert [row["support"] for row in task_scores["per_class"]] == [
-                int((rows.gold == label).sum()) for label in range(len(task.classes))
-            ]
+        if split == "test":
+            continue
+        rows = record.read_rows(out / "dev" / f"{name}.jsonl")
+        if name == "sts":
+            np.testing.assert_allclose(rows.predicted, values, atol=1e-6)
+            expected[name] = pearsonr(rows.gold, predicted).statistic
+        else:
+            np.testing.assert_allclose(rows.probabilities, values, atol=1e-6)
+            expected[name] = accuracy_score(rows.gold, predicted)
+        task_scores = scores["tasks"][name]
+        assert task_scores["score"] == pytest.approx(expected[name])
+        low, high = task_scores["interval"]
+        assert low <= task_scores["score"] <= high
+        supports = [int((rows.gold == label).sum()) for label in range(len(task.classes))]
+        assert [row["support"] for row in task_scores["per_class"]] == supports
     assert scores["dev_norm"] == pytest.approx((expected["sst"] + expected["quora"] + (expected["sts"] + 1) / 2) / 3)
     assert [scores["members"][name]["step"] for name in ("run-0", "run-1")] == [4, 4]
     page = (out / "report.html").read_text()
-    assert f">{scores['dev_norm']:.4f}<" in page and f">{scores['members']['run-1']['dev_norm']:.4f}<" in page
+    assert f">{scores['dev_norm']:.4f}<" in page
+    assert f">{scores['members']['run-1']['dev_norm']:.4f}<" in page
     command = re.sub("</?span>", "", page)
     assert f"python -m tasks.ensemble {runs[0]} {runs[1]} --out {out}" in command
-    assert any(html.escape(texts[0]) in page for texts in rows.texts)
+    similar = record.read_rows(out / "dev" / "sts.jsonl")
+    assert any(html.escape(texts[0]) in page for texts in similar.texts), "the largest errors, with their texts"
     member = ensemble.table(scores | {"interval": None, "members": {}}).rows
     assert list(member) == ["run", "step", "sentiment", "paraphrase", "similarity", "dev norm", "dev norm, 95%"]
 
@@ -124,7 +122,8 @@ def test_members_must_be_alike(runs: list[Path], tiny: Path, tmp_path: Path) -> 
         return str(raised.value)
 
     text = (runs[0] / "manifest.json").read_text()
-    first, second = (finished_run(tmp_path / name, tiny) for name in ("first", "second"))
+    first = finished_run(tmp_path / "first", tiny)
+    second = finished_run(tmp_path / "second", tiny)
     (first / "manifest.json").write_text(text)
     manifest = {"all_settings": {**json.loads(text)["all_settings"], "tasks": "sst"}}
     (second / "manifest.json").write_text(json.dumps(manifest | {"data": {"dev": {"sst": {"sha256": "0"}}}}))

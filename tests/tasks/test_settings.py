@@ -14,12 +14,11 @@ from tasks.presets import CBCL_RUN, PRESETS
 from tasks.registry import build
 from tasks.settings import MultitaskSettings, resolve_defaults
 
-COURSE = {
-    **{f"--{task}_{split}": "a" for task in ("sst", "para", "sts") for split in ("train", "dev", "test")},
-    **{f"--{task}_{split}_out": f"{task}-{split}" for task in ("sst", "para", "sts") for split in ("dev", "test")},
-    **{"--seed": 3, "--epochs": 4, "--batch_size": 5, "--hidden_dropout_prob": 0.25, "--lr": 1e-4, "--use_gpu": None},
-    "--fine-tune-mode": "last-linear-layer",
-}
+COURSE: dict[str, str | float] = {"--fine-tune-mode": "last-linear-layer"}
+COURSE |= {"--seed": 3, "--epochs": 4, "--batch_size": 5, "--hidden_dropout_prob": 0.25, "--lr": 1e-4}
+for _task in ("sst", "para", "sts"):
+    COURSE |= {f"--{_task}_train": "a", f"--{_task}_dev": "a", f"--{_task}_test": "a"}
+    COURSE |= {f"--{_task}_dev_out": f"{_task}-dev", f"--{_task}_test_out": f"{_task}-test"}
 
 
 def multitask(*words: str) -> Parsed[MultitaskSettings]:
@@ -29,25 +28,29 @@ def multitask(*words: str) -> Parsed[MultitaskSettings]:
 
 
 def test_course_flags_work() -> None:
-    words = [str(word) for pair in COURSE.items() for word in pair if word is not None]
-    values = multitask(*words).settings.flat()
+    words = ["--use_gpu"]
     for name, value in COURSE.items():
-        assert values[name.strip("-").replace("-", "_")] == (True if value is None else value)
-    for older, newer in (("pretrain", "last-linear-layer"), ("finetune", "full-model")):
-        by_option = multitask("--option", older).settings
-        by_mode = multitask("--fine-tune-mode", newer).settings
-        assert by_option.model.freezes_encoder == by_mode.model.freezes_encoder == (older == "pretrain")
+        words += [name, str(value)]
+    values = multitask(*words).settings.flat()
+    assert values["use_gpu"] is True
+    for name, value in COURSE.items():
+        assert values[name.strip("-").replace("-", "_")] == value
+    for older, newer, freezes in (("pretrain", "last-linear-layer", True), ("finetune", "full-model", False)):
+        assert multitask("--option", older).settings.model.freezes_encoder is freezes
+        assert multitask("--fine-tune-mode", newer).settings.model.freezes_encoder is freezes
 
 
 def test_task_file_counts_by_its_name() -> None:
     """What it says is compared by its hash, so the folder may be moved while a run is stopped."""
-    first, moved = (multitask("--tasks", f"{folder}/reviews.toml,sst").settings.identity() for folder in ("a", "../b"))
-    assert first == moved and first["tasks"] == "reviews.toml,sst"
+    first = multitask("--tasks", "a/reviews.toml,sst").settings.identity()
+    moved = multitask("--tasks", "../b/reviews.toml,sst").settings.identity()
+    assert first == moved
+    assert first["tasks"] == "reviews.toml,sst"
 
 
 def test_heads_alone_have_higher_rate() -> None:
-    for words, rate in (([], 1e-5), (["--option", "pretrain"], 1e-3), (["--option", "pretrain", "--lr", "1"], 1.0)):
-        assert multitask(*words).settings.training.lr == rate
+    for words, rate in (("", 1e-5), ("--option pretrain", 1e-3), ("--option pretrain --lr 1", 1.0)):
+        assert multitask(*words.split()).settings.training.lr == rate
     own_rate = multitask("--option", "pretrain", "--lr", "1", "--head-lr", "2").settings.training
     assert own_rate.lr == 2, "the rate that is printed and recorded is the one that trains"
 
