@@ -31,7 +31,8 @@ def test_bootstrap_equals_a_plain_loop(metric: str) -> None:
 
     intervals.resampled(statistic, 80, "bootstrap", "task", seed=9, resamples=40)
     samples = intervals.bootstrap(metric, both, gold, "task", seed=9, resamples=40)
-    assert len({tuple(rows) for rows in resamples}) == 40 and np.concatenate(resamples).max() == 79
+    assert len({tuple(rows) for rows in resamples}) == 40
+    assert np.concatenate(resamples).max() == 79
     for number, rows in enumerate(resamples):
         for system in (0, 1):
             assert samples[system, number] == pytest.approx(plain(metric, both[system, rows], gold[rows]), abs=1e-12)

@@ -11,7 +11,8 @@ from minbert import UserError
 from tasks import new_task, registry
 from tasks.own import OwnTask
 
-PAIR_CLASS, CLASS = "pair-classification", "classification"
+CLASS = "classification"
+PAIR_CLASS = "pair-classification"
 LONG = "cat and so on"
 # file, kind, label, content
 FILES = [
@@ -89,24 +90,22 @@ def test_labels_are_of_training_rows() -> None:
     assert written_task("hidden.csv", hidden).definition.labels == ("0", "1")
 
 
+MANY_SCORES = "".join(f"a cat and so on;the cat again;0,{number}\n" for number in range(10, 60))
+COMMA_SCORES = "a cat and so on;the cat again;0,5\na dog and so on;the dog again;1,0\n" * 9
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"a fine film,good\na bad one,bad\na good one,good\n", "so it is no header"),
-        (b"PK\x03\x04 more", "an Excel file"),
-        (b"number\n1\n2\n", "no column looks like texts: it has 'number'"),
-        (
-            b"left;right;points\n" + b"".join(b"a cat and so on;the cat again;0,%d\n" % n for n in range(10, 60)),
-            "column 'points' has 50 different values in 50 rows",
-        ),
-        (
-            b"left;right;points\n" + b"a cat and so on;the cat again;0,5\na dog and so on;the dog again;1,0\n" * 9,
-            "column 'points' has '0,5'; scores have a point before decimals",
-        ),
+        ("a fine film,good\na bad one,bad\na good one,good\n", "so it is no header"),
+        ("PK\x03\x04 more", "an Excel file"),
+        ("number\n1\n2\n", "no column looks like texts: it has 'number'"),
+        (f"left;right;points\n{MANY_SCORES}", "column 'points' has 50 different values in 50 rows"),
+        (f"left;right;points\n{COMMA_SCORES}", "column 'points' has '0,5'; scores have a point before decimals"),
     ],
 )
-def test_unfit_file_is_named(content: bytes, problem: str) -> None:
-    Path("films.csv").write_bytes(content)
+def test_unfit_file_is_named(content: str, problem: str) -> None:
+    Path("films.csv").write_text(content)
     with pytest.raises(UserError, match=problem):
         new_task.write_task(Path("films.csv"))
     assert not Path("films.toml").exists()

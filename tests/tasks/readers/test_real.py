@@ -49,13 +49,19 @@ def test_file_is_read_whole(
     assert (len(data.rows), len(data.skipped)) == (count, skipped)
     assert sum(not math.isnan(row.label) for row in data.rows) == labelled
     assert len({row.id for row in data.rows}) == count
-    assert not any("\ufeff" in text for text in data.rows[0].texts)
+    for text in data.rows[0].texts:
+        assert "\ufeff" not in text
     if name.startswith("course"):
         with path.open(encoding="utf-8", newline="") as file:
             table = {row["id"].strip().lower(): row for row in csv.DictReader(file, delimiter="\t")}
-        clean = readers.clean_sentence if kind == "single" else readers.clean_pair
-        columns = ["sentence"] if kind == "single" else ["sentence1", "sentence2"]
-        assert all(row.texts == tuple(clean(table[row.id][column]) for column in columns) for row in data.rows)
+        for row in data.rows:
+            cells = table[row.id]
+            if kind == "single":
+                assert row.texts == (readers.clean_sentence(cells["sentence"]),)
+            else:
+                first = readers.clean_pair(cells["sentence1"])
+                second = readers.clean_pair(cells["sentence2"])
+                assert row.texts == (first, second)
 
 
 SCORED = {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 1186, "STS-B": 1379, "SICK": 4927}
@@ -83,6 +89,8 @@ SIZES = {
 def test_classes_are_read_whole(real_data: Path, name: str) -> None:
     data = transfer.read_set(real_data / "senteval", name)
     assert sum(map(len, data.values())) == SIZES[name]
+    class_count = 6 if name == "TREC" else 2
     for rows in data.values():
-        assert {row.label for row in rows} == set(range(6 if name == "TREC" else 2))
-        assert all(all(row.texts) for row in rows)
+        assert {row.label for row in rows} == set(range(class_count))
+        for row in rows:
+            assert all(row.texts)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from minbert.token_cache import Row
 from tasks.readers import open_as
 from tasks.readers.table import open_table, read_lines
 
@@ -51,10 +52,7 @@ def test_undecodable_lines_are_errors(write: Callable, refusal: Callable) -> Non
 
 def test_json_lines(write: Callable, refusal: Callable) -> None:
     path = write('\ufeff{"text": "x\\ny", "label": 2.0, "c": [1]}\n\n{"label": "3", "text": 7}\n')
-    assert [(row.line, row.texts, row.label) for row in open_as(path, "single").rows] == [
-        (1, ("x\ny",), 2),
-        (3, ("7",), 3),
-    ]
+    assert open_as(path, "single").rows == [Row("1", ("x\ny",), 2.0), Row("3", ("7",), 3.0)]
     first = '{"text": "x", "label": 1}\n'
     late = '{"text": "y", "label": 1, "split": "test"}\n'
     path = write(first + late)
@@ -77,4 +75,5 @@ def test_json_lines(write: Callable, refusal: Callable) -> None:
         '{"text": "\\ud800", "label": 1}',
     ):
         message = refusal(open_as, write(first + bad), "single")
-        assert message.startswith("file.csv:2: ") and len(message) < 200
+        assert message.startswith("file.csv:2: ")
+        assert len(message) < 200
