@@ -26,9 +26,16 @@ def encoder(tiny: Path) -> Encoder:
     return Encoder.load(tiny, precision="fp32")
 
 
+def mean_cosine(encoder: Encoder, first: str, second: str) -> float:
+    """Of the mean vectors of two texts."""
+    plain = Encoder(encoder.model, encoder.tokenizer, "mean", precision="fp32")
+    u, v = plain.encode([first, second]).astype(np.float64)
+    return cosine(u, v)
+
+
 def test_ranks_count_special_tokens(encoder: Encoder) -> None:
     rank = probes.frequency_ranks(encoder, ["the cat", "the dog cat", "the the the"])
-    the, cat, dog = (encoder.tokenizer.encode([word])[0][0] for word in ("the", "cat", "dog"))
+    ((the,), (cat,), (dog,)) = encoder.tokenizer.encode(["the", "cat", "dog"])
     # five times; [CLS] and [SEP] three times, once a text
     assert rank[the] == 0
     assert {rank[encoder.tokenizer.cls], rank[encoder.tokenizer.sep]} == {1, 2}
@@ -62,9 +69,8 @@ def test_length_bias(encoder: Encoder) -> None:
     scored = sets.ScoredSet("x", list("abc"), pairs, np.array([1.0, 3.0, 2.0]))
     named = NamedEncoder("x", "mean", Path(), encoder)
     cache = EmbeddingCache([named])
-    plain = Encoder(encoder.model, encoder.tokenizer, "mean", precision="fp32")
-    before = [cosine(*plain.encode(list(pair)).astype(np.float64)) for pair in pairs]
-    after = [cosine(*plain.encode([a, b + " . ."]).astype(np.float64)) for a, b in pairs]
+    before = [mean_cosine(encoder, a, b) for a, b in pairs]
+    after = [mean_cosine(encoder, a, b + " . .") for a, b in pairs]
     change = np.subtract(after, before)
     scores = {}
     for score in probes.length_shift(cache, named, scored, " . .", seed=2, resamples=50):
@@ -86,9 +92,8 @@ def test_alignment_is_of_alike_pairs(encoder: Encoder, tmp_path: Path) -> None:
     named = NamedEncoder("x", "mean", Path(), encoder)
     options = common.parse(common.parser("probes", ""), ["--encoder", "x", "--out", str(tmp_path)])
     section = probes.probe_geometry(EmbeddingCache([named]), [named], scored, options)
-    plain = Encoder(encoder.model, encoder.tokenizer, "mean", precision="fp32")
     # of unit vectors |u - v|^2 = 2 - 2 cos(u, v)
-    distances = [2 - 2 * cosine(*plain.encode(list(pair)).astype(np.float64)) for pair in (pairs[0], pairs[2])]
+    distances = [2 - 2 * mean_cosine(encoder, a, b) for a, b in (pairs[0], pairs[2])]
     alignment = section.content["results"][0]
     assert (alignment["rows"], alignment["value"]) == (2, pytest.approx(np.mean(distances), abs=1e-6))
 

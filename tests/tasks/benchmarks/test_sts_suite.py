@@ -19,8 +19,6 @@ from tasks.benchmarks import sets, sts_suite
 from tests.e2e.conftest import SAMPLE
 from tests.tasks.contrastive.formulas import cosine
 
-COLUMNS = ["sentence1", "sentence2", "score"]
-
 
 def results(out: Path) -> Any:
     return json.loads((out / "sts.json").read_text())
@@ -39,7 +37,8 @@ def plain_cosines(folder: Path, pooler: str, pairs: list[tuple[str, str]]) -> np
     encoder = Encoder.load(folder, pooler=pooler, precision="fp32")
     cosines = []
     for pair in pairs:
-        cosines.append(cosine(*encoder.encode(list(pair)).astype(np.float64)))
+        u, v = encoder.encode(list(pair)).astype(np.float64)
+        cosines.append(cosine(u, v))
     return np.array(cosines)
 
 
@@ -69,7 +68,8 @@ def test_correlations(tiny: Path, out: Path) -> None:
             assert values(content, "pearson", pooler)[scored.name] == pytest.approx(r, abs=1e-4)
     rhos = values(content, "spearman")
     assert list(rhos) == ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "avg."]
-    assert rhos["avg."] == pytest.approx(np.mean([rhos[name] for name in rhos if name != "avg."]))
+    *of_sets, average = rhos.values()
+    assert average == pytest.approx(np.mean(of_sets))
     assert content["results"][0]["measure"] == "spearman"
     for row in content["results"]:
         if row["measure"] == "spearman":
@@ -104,9 +104,8 @@ def test_sick_by_relation(tiny: Path, out: Path) -> None:
     # in the order of the examples
     rows = [sick.ids.index("31"), sick.ids.index("26")]
     assert [example["human score"] for example in content["examples"]] == sick.gold[rows].tolist()
-    assert [(example["sentence 1"], example["sentence 2"]) for example in content["examples"]] == [
-        sick.pairs[row] for row in rows
-    ]
+    pairs = [(example["sentence 1"], example["sentence 2"]) for example in content["examples"]]
+    assert pairs == [sick.pairs[row] for row in rows]
     assert "human score / 5" in (out / "sts-sick-scatter.svg").read_text()
 
 
@@ -127,7 +126,8 @@ def test_stopped_suite_keeps_sets(tiny: Path, tmp_path: Path, monkeypatch: pytes
     with pytest.raises(Interrupted):
         sts_suite.main(f"--encoder {tiny} --data {SAMPLE} --sets STS12,STS-B,SICK --out {tmp_path}".split())
     content = results(tmp_path)
-    assert not content["complete"] and list(content["sets"]) == ["STS12", "STS-B"]
+    assert not content["complete"]
+    assert list(content["sets"]) == ["STS12", "STS-B"]
 
 
 def test_chinese_sets(tiny: Path, tmp_path: Path) -> None:
@@ -142,7 +142,8 @@ def test_file_of_own_pairs(tiny: Path, tmp_path: Path, monkeypatch: pytest.Monke
     pairs = [("the cat sat", "a dog"), ("the cat sat", "the cat sat on the mat"), ("a bird", "the dog"), ("a", "a dog")]
     gold = [0.0, 0.9, 0.25, 0.5]
     file = tmp_path / "own.csv"
-    pd.DataFrame([(*pair, score) for pair, score in zip(pairs, gold)], columns=COLUMNS).to_csv(file, index=False)
+    rows = [(*pair, score) for pair, score in zip(pairs, gold)]
+    pd.DataFrame(rows, columns=["sentence1", "sentence2", "score"]).to_csv(file, index=False)
     sts_suite.main(f"--encoder {tiny} --pooler mean --resamples 0 --out {tmp_path} --pairs {file}".split())
     content = results(tmp_path)
     assert content["sets"] == {"own.csv": {"pairs": 4, "skipped": 0, "file": str(file)}}

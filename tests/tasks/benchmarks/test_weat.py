@@ -32,7 +32,7 @@ def plain_weat(x: np.ndarray, y: np.ndarray, a: np.ndarray, b: np.ndarray) -> tu
 
 def vectors() -> list[np.ndarray]:
     random = np.random.default_rng(8)
-    x, y, a, b = (random.normal(size=(n, 6)) for n in (5, 5, 4, 3))
+    x, y, a, b = [random.normal(size=(n, 6)) for n in (5, 5, 4, 3)]
     return [x + a.mean(0), y, a, b]
 
 

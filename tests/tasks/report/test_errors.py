@@ -24,19 +24,25 @@ MakeRun = Callable[..., Path]
 LABELS = {"sst": "sentiment", "quora": "is_duplicate", "sts": "similarity"}
 
 
+def capitalised(texts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple([text[:1].upper() + text[1:] for text in texts])
+
+
 def with_files(folder: Path, train: dict[str, list[tuple[str, ...]]] | None = None) -> Path:
     """A run folder with data files, in which dev texts begin with a capital letter."""
     manifest = json.loads((folder / "manifest.json").read_text())
     for path in sorted((folder / "dev").iterdir()):
         task = path.stem
-        dev = record.read_rows(path)
-        published = [tuple(text[:1].upper() + text[1:] for text in row) for row in dev.texts]
+        rows = record.read_rows(path)
         columns = ["sentence"] if task == "sst" else ["sentence1", "sentence2"]
-        texts_of = {"dev": published, "train": (train or {}).get(task, published * 3)}
-        for split, texts in texts_of.items():
-            table = pd.DataFrame(texts, columns=columns)
-            table.insert(0, "id", dev.ids if split == "dev" else [f"t{n}" for n in range(len(texts))])
-            table[LABELS[task]] = np.nan_to_num(dev.gold) if split == "dev" else 1
+        published = [capitalised(texts) for texts in rows.texts]
+        dev = pd.DataFrame(published, columns=columns)
+        dev.insert(0, "id", rows.ids)
+        dev[LABELS[task]] = np.nan_to_num(rows.gold)
+        training = pd.DataFrame(train[task] if train else published * 3, columns=columns)
+        training.insert(0, "id", [f"t{number}" for number in range(len(training))])
+        training[LABELS[task]] = 1
+        for split, table in (("dev", dev), ("train", training)):
             file = folder / f"{task}-{split}.csv"
             table.to_csv(file, sep="\t")
             manifest["data"][split][task] |= {"file": str(file), "sha256": sha256_of(file)}
@@ -47,10 +53,12 @@ def with_files(folder: Path, train: dict[str, list[tuple[str, ...]]] | None = No
 def labelled(path: Path, seed: int, count: int = 90) -> Path:
     """A sheet of made-up pairs with categories, about half of which are the first one."""
     draws = np.random.default_rng(seed)
-    categories = [list(NAMES)[int(draws.integers(8) * draws.integers(2))] for _ in range(count)]
-    groups = [list(errors.GROUPS)[n % 3] for n in range(count)]
-    rows = {"pair": range(count), "text": "a / b", "gold": "", "category": categories, "group": groups}
-    sheet = pd.DataFrame(rows | {"id": [f"id{n}" for n in range(count)]})
+    numbers = draws.integers(8, size=count) * draws.integers(2, size=count)
+    categories = [list(NAMES)[number] for number in numbers]
+    groups = list(errors.GROUPS) * (count // 3)
+    ids = [f"id{number}" for number in range(count)]
+    rows = {"pair": range(count), "text": "a / b", "gold": "", "category": categories, "group": groups, "id": ids}
+    sheet = pd.DataFrame(rows)
     sheet.to_csv(path, sep="\t", index=False)
     return path
 
@@ -80,22 +88,22 @@ def test_counts_are_those_of_categories(tmp_path: Path) -> None:
         assert counts[group].to_dict() == {key: int((categories == key).sum()) for key in NAMES}
 
 
+HEADER = "pair\ttext\tgold\tcategory\tgroup\tid\n"
+
+
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("content", "message"),
     [
-        ("1\ta / b\tdifferent\tluck\tdev\tx", ":2: category 'luck' is not one of synonym, "),
-        ("1\ta / b\tdifferent\tidiom\ttest\tx", ":2: group 'test'"),
+        (f"{HEADER}1\ta / b\tdifferent\tluck\tdev\tx\n", ":2: category 'luck' is not one of synonym, "),
+        (f"{HEADER}1\ta / b\tdifferent\tidiom\ttest\tx\n", ":2: group 'test'"),
+        # saved with commas
+        ("pair,text\n", ": not tab-separated UTF-8 text with the columns pair, .*: the first line has 'pair,text'$"),
     ],
 )
-def test_sheet_error_names_its_line(line: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / "a.tsv").write_text(f"pair\ttext\tgold\tcategory\tgroup\tid\n{line}\n")
-    with pytest.raises(UserError, match=message):
+def test_sheet_error_names_its_line(content: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text(content)
+    with pytest.raises(UserError, match=rf"a\.tsv{message}"):
         errors.read_sheet(tmp_path / "a.tsv")
-    # saved with commas
-    (tmp_path / "b.tsv").write_text("pair,text\n")
-    message = r"b\.tsv: not tab-separated UTF-8 text with the columns pair, text, .*: the first line has 'pair,text'$"
-    with pytest.raises(UserError, match=message):
-        errors.read_sheet(tmp_path / "b.tsv")
 
 
 def test_sample_and_figure_commands(multitask: MakeRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,9 +146,12 @@ def test_nouns_are_counted_in_training(multitask: MakeRun, capsys: pytest.Captur
     pairs = errors.pairs_with_nouns(run, "quora", seed=0)
     rows = run.tasks["quora"].rows
     assert rows is not None
-    first, second = pairs.iloc[0], pairs.iloc[1]
-    assert first["texts"][0] == "Who is Anna and who is anna in Berlin" and first["nouns"] == {"Anna": 3, "Berlin": 3}
-    assert second["nouns"] == {"Quux": 0, "Anna": 3, "Saint-Malo": 0} and second["rarest"] == 0
+    first = pairs.iloc[0]
+    second = pairs.iloc[1]
+    assert first["texts"][0] == "Who is Anna and who is anna in Berlin"
+    assert first["nouns"] == {"Anna": 3, "Berlin": 3}
+    assert second["nouns"] == {"Quux": 0, "Anna": 3, "Saint-Malo": 0}
+    assert second["rarest"] == 0
     assert pairs["right"].tolist() == (rows.predicted == rows.gold)[:-1].tolist()
     errors.main(["nouns", str(folder)])
     printed = capsys.readouterr().out
