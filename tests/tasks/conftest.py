@@ -79,12 +79,7 @@ def multitask(tmp_path: Path) -> Callable[..., Path]:
     """A function that makes the run folder of the second stage."""
 
     def make(
-        name: str = "run",
-        *,
-        seed: int = 1,
-        skill: float = 0.7,
-        rows: int = 60,
-        texts: tuple[str, ...] = (),
+        name: str = "run", *, seed: int = 1, skill: float = 0.7, rows: int = 60, texts: tuple[str, ...] = ()
     ) -> Path:
         folder = tmp_path / name
         sizes = {"sst": 48, "quora": 160, "sts": 64}

@@ -236,19 +236,12 @@ def test_bf16_changes_loss_and_outputs_little(make: Callable, examples: dict) ->
     np.testing.assert_allclose(full, half, atol=5e-2)
 
 
-def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
-    return F.cross_entropy(outputs, labels.long())
-
-
 def binary(outputs: Tensor, labels: Tensor) -> Tensor:
     return nn.BCELoss()(torch.sigmoid(outputs.double()), labels.double()).float()
 
 
-def squared_error(outputs: Tensor, labels: Tensor) -> Tensor:
-    return F.mse_loss(outputs, labels.float())
-
-
-LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"sst": cross_entropy, "quora": binary, "sts": squared_error}
+LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"sst": F.cross_entropy, "quora": binary, "sts": F.mse_loss}
+LABELS = {"sst": torch.long, "quora": torch.float, "sts": torch.float}
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -262,7 +255,7 @@ def test_step_has_gradients_of_mean_loss(make: Callable, examples: dict, name: s
         layer.self_attention.dropout = 0.0
     labels = torch.from_numpy(examples[name].labels[rows])
     outputs = model(name, model.tasks[name].encode(examples[name], rows))
-    expected = LOSSES[name](outputs, labels)
+    expected = LOSSES[name](outputs, labels.to(LABELS[name]))
     gradients = torch.autograd.grad(expected, list(model.encoder.parameters()))
     torch.testing.assert_close(loss_of_step(model, examples, name, rows, accumulate=3), expected.detach())
     assert model.tasks[name].loss(outputs.bfloat16(), labels).dtype == torch.float32
@@ -292,7 +285,7 @@ def test_r_drop_adds_divergence_of_passes(make: Callable, examples: dict, name: 
     features, outputs = seen
     assert not torch.isclose(*features.chunk(2)).all(1).any(), "each pass of the encoder draws its own dropout"
     first, second = outputs.chunk(2)
-    labels = torch.from_numpy(examples[name].labels[rows])
+    labels = torch.from_numpy(examples[name].labels[rows]).to(LABELS[name])
     mean = float(LOSSES[name](first, labels) + LOSSES[name](second, labels)) / 2
     assert float(loss) == pytest.approx(mean + 0.7 * divergence(name, first, second) / 8, rel=1e-5)
 
@@ -344,21 +337,13 @@ def run_with_heads(folder: Path, tiny: Path, tasks: str, pairs: str = "cross") -
     return MultitaskSettings.of(from_run=str(run), pairs=pairs)
 
 
-@pytest.mark.parametrize(
-    "layers",
-    [
-        pytest.param([nn.Linear(32, 512), nn.ReLU(), nn.Linear(512, 5)], id="fewer"),
-        pytest.param([nn.Linear(32, 512), *[nn.Linear(512, 512)] * 5, nn.Linear(512, 5)], id="more"),
-        pytest.param([nn.Linear(32, 512), nn.Linear(512, 128), nn.Linear(128, 5)], id="narrower"),
-    ],
-)
-def test_heads_of_other_layers_are_refused(make: Callable, tiny: Path, tmp_path: Path, layers: list[nn.Module]) -> None:
+def test_heads_of_other_layers_are_refused(make: Callable, tiny: Path, tmp_path: Path) -> None:
     """A head whose code has changed since the run."""
     settings = run_with_heads(tmp_path / "run", tiny, "sst")
     model = make()
     from_run, _ = take_heads(model, settings)
     assert from_run is not None and from_run["heads"] == ["sst"]
-    model.heads["sst"].layers = nn.Sequential(nn.Dropout(0.0), *layers)
+    model.heads["sst"].layers = model.heads["sst"].layers[:-1]
     with pytest.raises(RuntimeError, match="loading state_dict for Head"):
         take_heads(model, settings)
 
@@ -409,8 +394,7 @@ def test_undefined_scores_have_no_norm(make: Callable, examples: dict) -> None:
     examples["sts"].labels[:] = np.nan
     assert evaluate.DevEvaluation(make(), examples, "fp32")()[0] is not None
     norm, logged = evaluate.DevEvaluation(make(), {"sts": examples["sts"]}, "fp32")()
-    assert norm is None
-    assert logged == {"sts": None, "dev_norm": None}
+    assert norm is None and logged == {"sts": None, "dev_norm": None}
 
 
 def test_scores_up_to_one_are_refused(tiny: Path, tmp_path: Path) -> None:

@@ -146,8 +146,7 @@ def test_skipped_rows_are_listed_once(make: Make, tmp_path: Path) -> None:
     task = make(**REVIEWS)
     train = task.read(tmp_path / "r.csv", "train")
     dev = task.read(tmp_path / "r.csv", "dev")
-    assert [issue.line for issue in train.skipped] == [22]
-    assert not dev.skipped
+    assert [issue.line for issue in train.skipped] == [22] and not dev.skipped
     assert len(train.rows) + train.other_splits + 1 == 21
     assert len(dev.rows) + dev.other_splits == 21
 
@@ -163,8 +162,7 @@ def test_column_split_is_honoured(make: Make, tmp_path: Path, tiny: Path) -> Non
     rows += [("", "happy", "train"), ("no label", "", "train"), ("no label", "", "test")]
     write_table(tmp_path / "r.csv", rows, "comment", "mood", "split")
     task = make(**REVIEWS, labels=["happy", "angry", "neutral"])
-    assert task.splits == ("train", "dev", "test")
-    assert task.classes[0] == "happy"
+    assert task.splits == ("train", "dev", "test") and task.classes[0] == "happy"
     counts = {}
     for split in task.splits:
         cache = task.open(tmp_path / "r.csv", split, Tokenizer.load(tiny), 24).cache
@@ -194,7 +192,6 @@ def test_repeated_ids_of_splits_keep_apart(make: Make, tmp_path: Path) -> None:
     [
         (["2", "01", "1.0", "1"], ("01", "1", "1.0", "2")),  # equal numbers are different labels
         ([10, 2.0], ("2", "10")),
-        ([2.0, True], ("2", "true")),
         ([False, True], ("false", "true")),
     ],
 )
@@ -215,8 +212,7 @@ def test_json_array_keeps_missing_keys(make: Make, tmp_path: Path) -> None:
     assert issue.reason == "mood: empty"
     text = task.prediction_text(["1", "2"], np.array([0.0, 1.0]), np.eye(2), tmp_path / "r.json", "dev")
     first, second = [json.loads(line) for line in text.splitlines()]
-    assert first["note"] == cut
-    assert "note" not in second
+    assert first["note"] == cut and "note" not in second
     assert record.prediction_file(task, "dev") == "reviews-dev-output.jsonl"
 
 
@@ -236,13 +232,12 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"kind": "classification"}, "train: missing; it is the training file"),
     ({**REVIEWS, "dev": "no.csv"}, r"dev: .*no.csv: no such file"),
     ({**REVIEWS, "text": "coment"}, r"text: no column 'coment'; the columns of .*r.csv are 'comment'"),
-    ({"kind": "classification", "train": "r.csv"}, "text: not named, and no column has a usual name; the columns of"),
     ({**REVIEWS, "id": "number"}, "id: no column 'number'"),
     ({**REVIEWS, "labels": ["happy"]}, r"labels: \['happy'\] is not a list of two or more different texts"),
     ({**REVIEWS, "labels": [1, 1.0]}, r"labels: \[1, 1\.0\] is not a list of two or more different texts"),
     ({**REVIEWS, "metric": "pearson"}, "metric: 'pearson' is not one of accuracy, macro-f1"),
     ({**REVIEWS, "weight": 0}, "weight: 0 is not a number above 0"),
-    ({"kind": "classification", "train": "index.csv"}, "text: not named, and no column has a usual name"),
+    ({"kind": "classification", "train": "index.csv"}, "text: not named, and no column has a usual name; the columns"),
     ({**SIMILAR, "scale": [1, 0]}, "scale: it is a list of the lowest and the highest score"),
     ({"kind": "similarity", "train": "p.csv"}, r"scale: .*, such as scale = \[0, 5\]"),
 ]

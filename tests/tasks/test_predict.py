@@ -61,16 +61,13 @@ def make_run(tiny: Path, tmp_path: Path) -> Callable[..., Path]:
 
 def course_file(path: Path, name: str) -> list[tuple[str, ...]]:
     """SENTENCES, or all pairs of them, as a data file of the course; returns the rows' texts."""
-    header, num_texts = {
-        "sst": ("\tid\tsentence\tsentiment\n", 1),
-        "quora": ("\tid\tsentence1\tsentence2\tis_duplicate\n", 2),
-        "sts": ("\tid\tsentence1\tsentence2\tsimilarity\n", 2),
-    }[name]
-    rows = [*product(SENTENCES, repeat=num_texts)]
-    content = header
-    for number, texts in enumerate(rows):
-        content += "\t".join([str(number), f"i{number}", *texts, "1"]) + "\n"
-    path.write_text(content)
+    columns = ["sentence"] if name == "sst" else ["sentence1", "sentence2"]
+    label = {"sst": "sentiment", "quora": "is_duplicate", "sts": "similarity"}[name]
+    rows = [*product(SENTENCES, repeat=len(columns))]
+    table = pd.DataFrame(rows, columns=columns)
+    table.insert(0, "id", [f"i{number}" for number in range(len(rows))])
+    table[label] = 1
+    table.to_csv(path, sep="\t")
     return rows
 
 
@@ -208,10 +205,8 @@ def test_lines_are_sentences(
     assert "own.txt: 1 of 3 rows without a sentence" in printed.err
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a cat\ta dog\nwho\ta dog\n")))
     predict.main([str(run), "--task", "sts"])
-    assert [line.split("\t")[2:] for line in capsys.readouterr().out.splitlines()[1:]] == [
-        ["a cat", "a dog"],
-        ["who", "a dog"],
-    ]
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [row[2:] for row in rows] == [["a cat", "a dog"], ["who", "a dog"]]
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"id,question1\n1,hello\n")))
     with pytest.raises(UserError, match=r"^standard input:1: no column 'sentence2'"):
         predict.main([str(run), "--task", "sts"])

@@ -15,13 +15,9 @@ from minbert.train.plan import Plan, PlannedBatch, shuffled
 from tasks.sampling import plan
 
 SAMPLING = ["round-robin", "hybrid", "sequential", "proportional"]
-
-
-def by_task(sizes: list[int]) -> dict[str, int]:
-    return {f"task{number}": size for number, size in enumerate(sizes)}
-
-
-sizes_of_tasks = st.lists(st.integers(1, 60), min_size=1, max_size=4).map(by_task)
+sizes_of_tasks = st.lists(st.integers(1, 60), min_size=1, max_size=4).map(
+    lambda sizes: {f"task{number}": size for number, size in enumerate(sizes)}
+)
 batch_sizes = st.integers(1, 9)
 seeds = st.integers(0, 2**31)
 
@@ -52,8 +48,7 @@ def flat(lists: list[list]) -> list:
 def assert_whole(batches: list[list[int]], size: int, batch: int) -> None:
     """One pass: every row once, full batches but for the last."""
     assert sorted(flat(batches)) == list(range(size))
-    for rows in batches[:-1]:
-        assert len(rows) == batch
+    assert all(len(rows) == batch for rows in batches[:-1])
     assert 1 <= len(batches[-1]) <= batch
 
 
@@ -112,8 +107,7 @@ def test_proportional_counts_are_exact(sizes: dict[str, int], batch: int, seed: 
     drawn = Counter(step.task for step in batches)
     for task, size in sizes.items():
         wanted = most * (counts[task] / most) ** power
-        assert drawn[task] >= 1
-        assert abs(drawn[task] - wanted) <= 0.5 + 1e-9
+        assert drawn[task] >= 1 and abs(drawn[task] - wanted) <= 0.5 + 1e-9
         assert_restarted(rows(batches, task), size, batch)
         if counts[task] == most:
             assert_whole(rows(batches, task), size, batch)

@@ -36,8 +36,7 @@ def test_without_marks_it_is_the_original(text: str, most: int, marks: str, key:
     counter = {"seed": 3, "epoch": epoch, "key": key, "most": most, "marks": marks}
     pairs = insertions(text, **counter)
     changed = insert(text, pairs)
-    assert 1 <= len(pairs) <= most
-    assert len(changed) == len(text) + len(pairs)
+    assert 1 <= len(pairs) <= most and len(changed) == len(text) + len(pairs)
     for offset, mark in pairs:
         assert mark in MARKS[marks]
         assert offset in insertion_points(text)
@@ -57,8 +56,7 @@ def test_marks_follow_words_and_chinese_characters(text: str) -> None:
         return
     starts = [0, *ends[:-1]]
     assert [text[start:end].strip() for start, end in zip(starts, ends)] == words
-    for end in ends:
-        assert not text[end - 1].isspace()
+    assert all(not text[end - 1].isspace() for end in ends)
 
 
 @pytest.mark.parametrize("most", [2, 5])

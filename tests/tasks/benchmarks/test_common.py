@@ -43,11 +43,8 @@ def test_averages_and_differences(tiny: Path) -> None:
     assert np.array_equal(means[0].samples, 2 * samples)
     assert np.isnan(means[1].value)
     rows = common.as_json(common.differences([*scores, *means], [first, other], "spearman"))
-    assert [(row["set"], row["difference"]) for row in rows] == [
-        ("x", None),
-        ("y", pytest.approx(-0.3)),
-        ("avg.", None),
-    ]
+    differences = [(row["set"], row["difference"]) for row in rows]
+    assert differences == [("x", None), ("y", pytest.approx(-0.3)), ("avg.", None)]
     row = common.as_json(common.frame_of(means))[0]
     assert (row["low"], row["high"]) == tuple(np.percentile(2 * samples, (2.5, 97.5)))
 
@@ -73,8 +70,7 @@ def test_training_data_of_run(tiny: Path, tmp_path: Path) -> None:
     manifest = {"settings": {}, "data": data, "weights": {"folder": "/packages/all_MiniLM_L6_v2"}}
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     text = common.training_data(named)
-    for name in ("train.csv", "sts_dev.csv", "all-MiniLM-L6-v2"):
-        assert name in text
+    assert all(name in text for name in ("train.csv", "sts_dev.csv", "all-MiniLM-L6-v2"))
 
 
 def test_names_of_tasks_are_no_splits() -> None:

@@ -18,8 +18,7 @@ from tasks import readers
 
 SST = "\tid\tsentence\tsentiment\n"
 QUORA = "\tid\tsentence1\tsentence2\tis_duplicate\n"
-STS = "\tid\tsentence1\tsentence2\tsimilarity\n"
-KINDS = {"sst": ("single", 5), "quora": ("pair-class", 2), "sts": ("pair-score", None), "cfimdb": ("single", 2)}
+KINDS = {"sst": ("single", 5), "quora": ("pair-class", 2), "cfimdb": ("single", 2)}
 
 
 def course_rows(path: Path, name: str, split: str) -> readers.DataFile:
@@ -38,10 +37,8 @@ def read(write: Callable[..., Path]) -> Callable[..., readers.DataFile]:
 
 
 def test_sst_sentences_are_cleaned(read: Callable) -> None:
-    assert read("sst", SST + "0\tA1B \t It 's A Film .\t3\n17\tc2\t no\t0.0\n").rows == [
-        Row("a1b", ("it 's a film .",), 3.0),
-        Row("c2", ("no",), 0.0),
-    ]
+    data = read("sst", SST + "0\tA1B \t It 's A Film .\t3\n17\tc2\t no\t0.0\n")
+    assert data.rows == [Row("a1b", ("it 's a film .",), 3.0), Row("c2", ("no",), 0.0)]
 
 
 def test_film_reviews_keep_their_markup(read: Callable) -> None:
@@ -58,11 +55,7 @@ def test_quora_train_skips_gaps_by_line(read: Callable) -> None:
     content = QUORA + "0\ta\tx\ty\t0.0\n1\tb\tx\ty\t\n2\tc\tx\t\t1.0\n3\td\t\ty\t\n4\te\tx\ty\t1.0\n"
     data = read("quora", content)
     assert data.rows == [Row("a", ("x", "y"), 0.0), Row("e", ("x", "y"), 1.0)]
-    assert data.skipped == [
-        Issue(3, "is_duplicate: empty"),
-        Issue(4, "sentence2: empty"),
-        Issue(5, "sentence1: empty"),
-    ]
+    assert data.skipped == [Issue(3, "is_duplicate: empty"), Issue(4, "sentence2: empty"), Issue(5, "sentence1: empty")]
 
 
 def test_quora_dev_keeps_unlabelled_rows(read: Callable) -> None:
@@ -70,8 +63,7 @@ def test_quora_dev_keeps_unlabelled_rows(read: Callable) -> None:
     kept, last = data.rows
     assert (kept.id, kept.texts, kept.line) == ("b", ("x", "y"), 2)
     assert math.isnan(kept.label)
-    assert "is_duplicate" in kept.note
-    assert "not scored" in kept.note
+    assert "is_duplicate" in kept.note and "not scored" in kept.note
     assert data.skipped == [Issue(3, "sentence2: empty")]
     assert last == Row("e", ("x", "y"), 1.0)
 
@@ -81,7 +73,6 @@ BAD = [
     ("sst", SST + "0\ta\tx\t\n", "dev", ":2: sentiment: ''"),
     ("sst", SST + "0\tAb\tx\t1\n1\tc\tx\t1\n2\taB \tx\t1\n", "train", ":4: id: duplicate, first seen on line 2"),
     ("sst", SST + "0\ta\tx\ty\t1\n", "train", ":2: 5 columns"),
-    ("sts", STS + '0\ta\t"x"y\tz\t1\n', "train", ":2: malformed quotes"),
     ("sst", SST + '0\ta\t"never closed\t1\n1\tb\tx\t2\n', "train", ":2: malformed quotes"),
 ]
 

@@ -49,8 +49,7 @@ def test_file_is_read_whole(
     assert (len(data.rows), len(data.skipped)) == (count, skipped)
     assert sum(not math.isnan(row.label) for row in data.rows) == labelled
     assert len({row.id for row in data.rows}) == count
-    for text in data.rows[0].texts:
-        assert "\ufeff" not in text
+    assert "\ufeff" not in "".join(data.rows[0].texts)
     if name.startswith("course"):
         with path.open(encoding="utf-8", newline="") as file:
             table = {row["id"].strip().lower(): row for row in csv.DictReader(file, delimiter="\t")}
@@ -59,9 +58,7 @@ def test_file_is_read_whole(
             if kind == "single":
                 assert row.texts == (readers.clean_sentence(cells["sentence"]),)
             else:
-                first = readers.clean_pair(cells["sentence1"])
-                second = readers.clean_pair(cells["sentence2"])
-                assert row.texts == (first, second)
+                assert row.texts == (readers.clean_pair(cells["sentence1"]), readers.clean_pair(cells["sentence2"]))
 
 
 SCORED = {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 1186, "STS-B": 1379, "SICK": 4927}
@@ -74,15 +71,7 @@ def test_scored_pairs_are_read_whole(real_data: Path, name: str) -> None:
 
 
 # Sizes as SentEval's paper and readme give them.
-SIZES = {
-    "MR": 10662,
-    "CR": 3775,
-    "SUBJ": 10000,
-    "MPQA": 10606,
-    "SST2": 67349 + 872 + 1821,
-    "TREC": 5952,
-    "MRPC": 5801,
-}
+SIZES = {"MR": 10662, "CR": 3775, "SUBJ": 10000, "MPQA": 10606, "SST2": 67349 + 872 + 1821, "TREC": 5952, "MRPC": 5801}
 
 
 @pytest.mark.parametrize("name", SIZES)

@@ -100,17 +100,14 @@ def test_undefined_scores_are_no_numbers(multitask: MakeRun, contrastive: MakeRu
     (folder / "scores.json").write_text(json.dumps(scores))
     for run in (folder, contrastive(after=None)):
         text = page.build(read_run(run))
-        assert ">undefined<" in text
-        assert ">nan<" not in text
+        assert ">undefined<" in text and ">nan<" not in text
 
 
 def test_stage_one_page_has_cosines(contrastive: MakeRun) -> None:
     run = read_run(contrastive(recorded=1))
     assert page.build(run).count("95% interval") == 1
-    assert page.data_table(run).rows[["set", "read", "kept", "skipped"]].values.tolist() == [
-        ["train", "1,300", "1,200", "4"],
-        ["sts_dev", "50", "50", "0"],
-    ]
+    rows = page.data_table(run).rows[["set", "read", "kept", "skipped"]].values.tolist()
+    assert rows == [["train", "1,300", "1,200", "4"], ["sts_dev", "50", "50", "0"]]
 
 
 def test_single_task_has_one_score(multitask: MakeRun) -> None:
@@ -136,8 +133,7 @@ def test_sessions_of_a_manifest_are_summed(multitask: MakeRun) -> None:
     folder = multitask()
     session = read_run(folder).manifest["sessions"][0]
     facts = dict(page.facts(change_manifest(folder, sessions=[session, session | {"seconds": 60.0}])))
-    assert facts["wall time"] == "1 min 09 s"
-    assert "resumed once" in facts["started"]
+    assert facts["wall time"] == "1 min 09 s" and "resumed once" in facts["started"]
 
 
 def test_command_writes_one_file(multitask: MakeRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,9 +168,8 @@ def test_single_points_are_no_curves(multitask: MakeRun) -> None:
     (folder / "metrics.jsonl").write_text('{"kind": "train", "step": 7, "sst/loss": 1.5}\n')
     run = read_run(folder)
     assert figures.training_figures(run) == []
-    assert page.single_points(run).rows.values.tolist() == [
-        ["sentiment: training loss", "mean loss (nats)", "1.5000", "7"]
-    ]
+    points = page.single_points(run).rows.values.tolist()
+    assert points == [["sentiment: training loss", "mean loss (nats)", "1.5000", "7"]]
     assert "1.5000" in page.build(run)
 
 
