@@ -141,12 +141,9 @@ def test_pair_predictions_are_encoder_and_head(make: Callable, pairs: str, poole
     elif pairs == "paper":
         features = pooled(model, [a + b for a, b in zip(first, second, strict=True)])
     else:
-        rows = []
-        types = []
-        for a, b in zip(first, second, strict=True):
-            b_without_cls = b[1:]
-            rows.append(a + b_without_cls)
-            types.append([0] * len(a) + [1] * len(b_without_cls))
+        second_without_cls = [ids[1:] for ids in second]
+        rows = [a + b for a, b in zip(first, second_without_cls, strict=True)]
+        types = [[0] * len(a) + [1] * len(b) for a, b in zip(first, second_without_cls, strict=True)]
         features = pooled(model, rows, types)
     if pairs == "joint":
         assert not model.train().sentence_encoder.training, "the encoder that is not trained has no dropout"
@@ -321,9 +318,11 @@ def test_dropout_depends_on_step_and_part(make: Callable, examples: dict) -> Non
 def test_heads_have_their_own_rate(make: Callable) -> None:
     model = make()
     groups = parameter_groups(model, TrainingSettings(lr=2e-3, head_lr=1e-3, weight_decay=0.01))
-    rates = {id(parameter): group.get("peak_lr", 2e-3) for group in groups for parameter in group["params"]}
-    assert {rates[id(parameter)] for parameter in model.heads.parameters()} == {1e-3}
-    assert {rates[id(parameter)] for parameter in model.encoder.parameters()} == {2e-3}
+    rates = {}
+    for group in groups:
+        rates |= dict.fromkeys(group["params"], group.get("peak_lr", 2e-3))
+    assert {rates[parameter] for parameter in model.heads.parameters()} == {1e-3}
+    assert {rates[parameter] for parameter in model.encoder.parameters()} == {2e-3}
     assert [group["weight_decay"] for group in groups] == [0.01, 0.0, 0.01, 0.0]
 
 

@@ -123,8 +123,7 @@ def test_other_inputs_are_named(make_run: Callable[..., Path]) -> None:
         with pytest.raises(UserError) as caught:
             predictor.predict(name, inputs)
         message = str(caught.value)
-        assert message.startswith(f"{name}: ")
-        assert words in message
+        assert message.startswith(f"{name}: ") and words in message
     with pytest.raises(UserError, match="sts: predicts a score"):
         predictor.predict_proba("sts", [("a", "b")])
     with pytest.raises(UserError, match="task: 'para' is not one of sst, sts"):

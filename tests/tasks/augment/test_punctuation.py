@@ -54,8 +54,7 @@ def test_marks_follow_words_and_chinese_characters(text: str) -> None:
     if not words:
         assert ends == [len(text)]
         return
-    starts = [0, *ends[:-1]]
-    assert [text[start:end].strip() for start, end in zip(starts, ends)] == words
+    assert [text[start:end].strip() for start, end in zip([0, *ends], ends)] == words
     assert all(not text[end - 1].isspace() for end in ends)
 
 

@@ -43,13 +43,9 @@ def test_overlaps_equal_a_plain_loop(columns: int, training_columns: int) -> Non
     for word in words:
         pool += [word, f"{word.title()} .", f"the {word}!"]
     pool += ["", "?"]
-
-    def draw(count: int, texts: int) -> list[Texts]:
-        return [tuple(generator.choice(pool, texts).tolist()) for _ in range(count)]
-
-    train = draw(40, training_columns)
-    test = draw(45, columns)
-    dev = draw(45, columns)
+    train = [*map(tuple, generator.choice(pool, (40, training_columns)).tolist())]
+    test = [*map(tuple, generator.choice(pool, (45, columns)).tolist())]
+    dev = [*map(tuple, generator.choice(pool, (45, columns)).tolist())]
     scored = ScoredRows({"test": test, "dev": dev})
     numbers = scored.numbers_in(train)
     for name, rows in (("test", test), ("dev", dev)):

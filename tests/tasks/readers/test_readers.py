@@ -8,13 +8,15 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from minbert.token_cache import Issue, Row
 from minbert.tokenizer import Tokenizer
 from tasks.readers import kind_of, open_as, read_texts, text_key, tokenised
 
-ONE, PAIR = ("It is warm.",), ("It is warm.", "It isn't cold.")
+ONE = ("It is warm.",)
+PAIR = ("It is warm.", "It isn't cold.")
 TWO = "It is warm.\tIt isn't cold."
 COURSE = ("it is warm .", "it isn 't cold .")
 HEAD = "\tid\tsentence1\tsentence2"
@@ -26,36 +28,36 @@ SNLI = (
 )
 SNLI_JSON = f'{{"gold_label": "contradiction", "pairID": "1", "sentence1": "{PAIR[0]}", "sentence2": "{PAIR[1]}"}}\n'
 
-# kind, file name, content, split, id, texts, label (None: none)
+# kind, file name, content, split, id, texts, label
 GOOD = [
-    ("lines", "a.txt", "It is warm.\n", "train", "1", ONE, None),
+    ("lines", "a.txt", "It is warm.\n", "train", "1", ONE, math.nan),
     ("single", "a", "\tid\tsentence\tsentiment\n0\tQ\tIt is warm.\t4\n", "train", "q", ("it is warm.",), 4),
-    ("single", "a", "0\t\tid\tsentence\n0\t0\tQ\tIt is warm.\n", "test", "q", ("it is warm.",), None),
+    ("single", "a", "0\t\tid\tsentence\n0\t0\tQ\tIt is warm.\n", "test", "q", ("it is warm.",), math.nan),
     ("single", "a", "It is warm. \t1\n", "train", "1", ONE, 1),
     ("single", "a", "LOC:city It is warm.\n", "train", "1", ONE, 4),
     ("single", "a.jsonl", '{"text": "It is warm.", "label": 2}\n', "train", "1", ONE, 2),
-    ("single", "a.csv", "text,id\nIt is warm.,K\n", "test", "k", ONE, None),
+    ("single", "a.csv", "text,id\nIt is warm.,K\n", "test", "k", ONE, math.nan),
     ("pair-class", "a", f"{HEAD}\tis_duplicate\n0\tQ\t{TWO}\t1.0\n", "train", "q", COURSE, 1),
     ("pair-class", "a.txt", MRPC, "train", "2", PAIR, 1),
     ("pair-class", "a.txt", f"{TWO}\t0\n", "train", "1", PAIR, 0),
     ("pair-class", "a", f"id\tquestion1\tquestion2\tis_duplicate\n3\t{TWO}\t1\n", "train", "3", PAIR, 1),
     ("pair-score", "a", f"{HEAD}\tsimilarity\n0\tQ\t{TWO}\t2.5\n", "dev", "q", COURSE, 2.5),
-    ("pair-score", "a", f"{HEAD}\n0\tQ\t{TWO}\n", "test", "q", COURSE, None),
+    ("pair-score", "a", f"{HEAD}\n0\tQ\t{TWO}\n", "test", "q", COURSE, math.nan),
     ("pair-score", "a.csv", f"main\tx\t2012\t01\t2.500\t{TWO}\n", "train", "1", PAIR, 2.5),
     ("pair-score", "a.txt", SICK, "train", "5", PAIR, 2.5),
     ("pair-score", "a", f"index\tsentence1\tsentence2\tscore\n0\t{TWO}\t2.5\n", "train", "2", PAIR, 2.5),
     ("pair-score", "a", '1\tIt is warm.\t"It ""is"" cold."\t1\n', "train", "1", ("It is warm.", 'It "is" cold.'), 1),
-    ("pair", "a", f"{TWO}\n", "train", "1", PAIR, None),
+    ("pair", "a", f"{TWO}\n", "train", "1", PAIR, math.nan),
     ("nli", "a.txt", SICK, "train", "5", PAIR, 2),
     ("nli", "a.tsv", f"premise\thypothesis\tlabel\tsource\n{TWO}\tentailment\tsnli\n", "train", "2", PAIR, 0),
     ("nli", "a.csv", 'premise,hypothesis,label\nA,"""No,"" B",neutral\n', "train", "2", ("A", '"No," B'), 1),
     ("nli", "a.tsv", 'premise\thypothesis\tlabel\nA\t"No," "B\tneutral\n', "train", "2", ("A", '"No," "B'), 1),
     ("nli", "snli.txt", SNLI, "train", "2", PAIR, 2),
     ("nli", "snli.jsonl", SNLI_JSON, "train", "1", PAIR, 2),
-    ("triplet", "a.csv", "sent0,sent1,hard_neg\nA,B,C\n", "train", "2", ("A", "B", "C"), None),
-    ("triplet", "a.tsv", "anchor\tpositive\r\nA\tB\r\n", "train", "2", ("A", "B"), None),
-    ("triplet", "a", 'positive\tanchor\tx\nb, c\t"a" too\t1\n', "train", "2", ('"a" too', "b, c"), None),
-    ("triplet", "a", '{"negative": "C", "anchor": "A", "positive": "B"}\n', "train", "1", ("A", "B", "C"), None),
+    ("triplet", "a.csv", "sent0,sent1,hard_neg\nA,B,C\n", "train", "2", ("A", "B", "C"), math.nan),
+    ("triplet", "a.tsv", "anchor\tpositive\r\nA\tB\r\n", "train", "2", ("A", "B"), math.nan),
+    ("triplet", "a", 'positive\tanchor\tx\nb, c\t"a" too\t1\n', "train", "2", ('"a" too', "b, c"), math.nan),
+    ("triplet", "a", '{"negative": "C", "anchor": "A", "positive": "B"}\n', "train", "1", ("A", "B", "C"), math.nan),
 ]
 
 
@@ -67,10 +69,7 @@ def test_a_form_is_recognised(write: Callable, case: tuple) -> None:
     assert data.num_texts == len(texts)
     (row,) = data.rows
     assert (row.id, row.texts) == (row_id, texts)
-    if label is None:
-        assert math.isnan(row.label)
-    else:
-        assert row.label == label
+    np.testing.assert_equal(row.label, label)
     (unlabelled,) = read_texts(path).rows
     assert [*map(text_key, unlabelled.texts)] == [*map(text_key, texts)]
 
@@ -201,11 +200,6 @@ def test_plain_text_has_no_header(write: Callable) -> None:
     packed = write(gzip.compress(content.encode()), "a.txt.gz")
     for data in (read_texts(plain, "single"), open_as(plain, "lines"), read_texts(packed, "single")):
         assert [row.texts[0] for row in data.rows] == content.splitlines()
-
-
-def test_texts_to_predict_as_pairs_need_a_tab(write: Callable, refusal: Callable) -> None:
-    path = write("A fine film.\n", "a.txt")
-    assert refusal(read_texts, path, "pair-score").endswith("or hold two texts with a tab between them")
 
 
 def test_carriage_returns_inside_are_errors(write: Callable, refusal: Callable) -> None:
