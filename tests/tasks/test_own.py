@@ -80,8 +80,7 @@ def test_every_format_gives_same_rows(
     task = make(**{**REVIEWS, "train": path.name, "dev": path.name})
     assert task.classes == ("angry", "happy", "neutral")
     printed = capsys.readouterr().out
-    assert "classification of comment" in printed
-    assert "by mood: angry, happy, neutral" in printed
+    assert "classification of comment" in printed and "by mood: angry, happy, neutral" in printed
     assert ("semicolons" in printed) == (form == "semicolons.csv")
     rows = task.read(path, "train").rows
     if "json" not in form and form != "parquet":
@@ -192,6 +191,7 @@ def test_repeated_ids_of_splits_keep_apart(make: Make, tmp_path: Path) -> None:
     [
         (["2", "01", "1.0", "1"], ("01", "1", "1.0", "2")),  # equal numbers are different labels
         ([10, 2.0], ("2", "10")),
+        ([2.0, True], ("2", "true")),
         ([False, True], ("false", "true")),
     ],
 )
@@ -299,8 +299,7 @@ def test_rows_to_predict_need_no_label(make: Make, tmp_path: Path) -> None:
     inputs = task.read_inputs(tmp_path / "u.csv").rows
     for unknown, happy in (task.read(tmp_path / "t.csv", "test").rows, inputs):
         assert np.isnan(unknown.label)
-        assert task.classes[int(happy.label)] == "happy"
-        assert not happy.note
+        assert task.classes[int(happy.label)] == "happy" and not happy.note
     assert inputs[0].note == "mood: 'Happy' is no label of the task; predicted, not scored"
 
 
@@ -326,8 +325,7 @@ def test_losses_and_predictions_follow_formulas(pairs: str, make: Make, tmp_path
     outputs = task.head(task.feature_width(8), 0.0)(torch.randn(3, width))
     values = outputs.detach().double().numpy()
     assert values.shape == (3,)
-    assert (values > 0).all()
-    assert (values < 5).all()
+    assert (values > 0).all() and (values < 5).all()
     gold = np.array([-1, 0.5, 1])
     expected = (((values / 5 * 2 - 1) - gold) ** 2 * 2.5**2).sum()
     assert task.loss(outputs, torch.tensor(gold)).item() == pytest.approx(expected, rel=1e-5)

@@ -106,8 +106,7 @@ def test_first_wrong_line_is_named(tmp_path: Path) -> None:
         with pytest.raises(UserError) as raised:
             predictions.check(folder, SAMPLE)
         message = str(raised.value)
-        assert message.startswith(f"{path}:{line}: ")
-        assert why in message
+        assert message.startswith(f"{path}:{line}: ") and why in message
         assert "\n" not in message
         path.write_bytes(good)
 

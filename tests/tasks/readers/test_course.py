@@ -61,8 +61,7 @@ def test_quora_train_skips_gaps_by_line(read: Callable) -> None:
 def test_quora_dev_keeps_unlabelled_rows(read: Callable) -> None:
     data = read("quora", QUORA + "1\tb\tx\ty\t\n2\tc\tx\t\t\n4\te\tx\ty\t1.0\n", "dev")
     kept, last = data.rows
-    assert (kept.id, kept.texts, kept.line) == ("b", ("x", "y"), 2)
-    assert math.isnan(kept.label)
+    assert (kept.id, kept.texts, kept.line) == ("b", ("x", "y"), 2) and math.isnan(kept.label)
     assert "is_duplicate" in kept.note and "not scored" in kept.note
     assert data.skipped == [Issue(3, "sentence2: empty")]
     assert last == Row("e", ("x", "y"), 1.0)

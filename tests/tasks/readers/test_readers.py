@@ -77,7 +77,6 @@ def test_a_form_is_recognised(write: Callable, case: tuple) -> None:
 # kind, split, file name, content, kept, skipped, rows of other splits
 LAW = [
     ("lines", "", "a.txt", "x\n\ny\n", 2, 1, 0),
-    ("single", "", "a.tsv", "sentence\tlabel\nx\t1\n\t1\ny\t0\n", 2, 1, 0),
     ("single", "dev", "a", "\tid\tsentence\tsentiment\n0\ta\tx\t1\n1\tb\t \t1\n", 1, 1, 0),
     ("single", "test", "a", "\tid\tsentence\n0\ta\tx\n1\tb\t \n", 2, 0, 0),
     ("single", "dev", "a.csv", "sentence,label,split\nx,1,train\ny,0,dev\n,0,dev\n", 1, 1, 1),

@@ -106,8 +106,7 @@ def test_sets_of_two_files(layout: Path) -> None:
     first, second, blank = transfer.read_set(layout, "MR")["all"]
     assert first == Row("pos-1", ("a café of wit .",), 1.0)
     assert second == Row("neg-1", ("dull\x85 and long",), 0.0)
-    assert (blank.texts, blank.label, blank.line) == ((".",), 0.0, 2)
-    assert "blank line" in blank.note
+    assert (blank.texts, blank.label, blank.line) == ((".",), 0.0, 2) and "blank line" in blank.note
     assert [row.label for row in transfer.read_set(layout, "SUBJ")["all"]] == [1.0, 0.0], "objective is 1"
 
 

@@ -150,8 +150,7 @@ def test_nouns_are_counted_in_training(multitask: MakeRun, capsys: pytest.Captur
     second = pairs.iloc[1]
     assert first["texts"][0] == "Who is Anna and who is anna in Berlin"
     assert first["nouns"] == {"Anna": 3, "Berlin": 3}
-    assert second["nouns"] == {"Quux": 0, "Anna": 3, "Saint-Malo": 0}
-    assert second["rarest"] == 0
+    assert second["nouns"] == {"Quux": 0, "Anna": 3, "Saint-Malo": 0} and second["rarest"] == 0
     assert pairs["right"].tolist() == (rows.predicted == rows.gold)[:-1].tolist()
     errors.main(["nouns", str(folder)])
     printed = capsys.readouterr().out

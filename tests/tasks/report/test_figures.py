@@ -69,8 +69,7 @@ def test_long_curve_is_averaged_in_blocks() -> None:
     long = draw([(step, float(step % 2)) for step in range(1, 4001)], **steps)
     blocks = draw([(10 * block + 5.5, 0.5) for block in range(400)], **steps)
     assert long == blocks
-    assert markers(long) == 0
-    assert markers(drawings()["curve"]()) == 2
+    assert markers(long) == 0 and markers(drawings()["curve"]()) == 2
 
 
 @pytest.mark.filterwarnings("error::UserWarning")

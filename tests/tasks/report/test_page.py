@@ -56,8 +56,7 @@ def test_data_never_becomes_markup(multitask: MakeRun) -> None:
     folder = spoil(multitask("<img src=x onerror=window.owned=6>", texts=HOSTILE, skill=0.4))
     wild = Elements(page.build(read_run(folder))).elements
     assert "script" not in {tag for tag, _ in wild}
-    contents = [attributes.get("content") or "" for _, attributes in wild]
-    assert any("default-src 'none'" in content for content in contents)
+    assert any("default-src 'none'" in (attributes.get("content") or "") for _, attributes in wild)
     assert {tag for tag, _ in wild} <= {tag for tag, _ in tame} | {"details", "summary", "li", "ul"}
     for tag, attributes in wild:
         for name, value in attributes.items():
