@@ -220,6 +220,7 @@ def test_carriage_returns_inside_are_errors(write: Callable, refusal: Callable) 
         ("a cat", "a cut", False),
         ("?", "!", False),
         ("", ".", False),
+        ("花", "话", False),
     ],
 )
 def test_text_keys_compare_letters(text: str, other: str, alike: bool) -> None:
