@@ -98,7 +98,10 @@ NOUNS = [("glasses", "NNS", "glasses"), ("knives", "NNS", "knife"), ("unheard", 
 
 
 def test_lemma_fits_the_form(wordnet_of: Make) -> None:
-    verbs = [sense("v", word, f"{word}-too") for word in ("see", "saw", "lie", "lay", "find", "found")]
+    """The most frequent of the lemmas whose form the word is, however frequent the others are."""
+    verbs = []
+    for lemma, count in {"see": 2, "saw": 9, "lie": 2, "lay": 1, "find": 2, "found": 9}.items():
+        verbs.append(sense("v", lemma, f"{lemma}-too", counts=[count, 1]))
     glasses = sense("n", "glasses", "specs", counts=[9, 1])
     glass = sense("n", "glass", "cup", counts=[4, 1])
     words = wordnet_of(*verbs, glasses, glass, sense("n", "knife"))
