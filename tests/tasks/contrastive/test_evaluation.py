@@ -28,7 +28,7 @@ PAIRS = [
     ("the cat sat on the mat", "a cat sat on a mat", 4.8),
     ("the cat sat on the mat", "who is happy?", 0.4),
     ("a dog runs", "the dog runs", 4.0),
-    ("the bird sleeps", "a bird is under the tree", 3.5),
+    ("the bird sleeps", "a bird is under the tree", 4.2),
     ("a sad dog", "the cat sat on the mat", 1.0),
 ]
 TRIPLETS = [
@@ -78,11 +78,12 @@ def by_hand(encoder: Encoder, rows: Sequence[int], batch_size: int, temperature:
         sentences += [u, v]
         cosines.append(cosine(u, v))
         golds.append(gold)
+    alike = [2 - 2 * similarity for similarity, gold in zip(cosines, golds, strict=True) if gold > 4]
     kernel = [math.exp(-4 * (1 - cosine(u, v))) for u, v in combinations(sentences, 2)]
     vectors = [tuple(encoder.encode(list(TRIPLETS[row]))) for row in rows]
     return {
         "sts_dev_spearman": stats.spearmanr(cosines, golds).statistic,
-        "alignment": 2 - 2 * cosines[0],  # of the one pair with a score above 4
+        "alignment": sum(alike) / len(alike),
         "uniformity": math.log(sum(kernel) / len(kernel)),
         "triplet_accuracy": np.mean([cosine(a, p) > cosine(a, n) for a, p, n in vectors]),
         "frozen_loss": mean_loss(vectors, batch_size, temperature),
