@@ -81,7 +81,7 @@ def reference(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged) -> Tens
     `query` is [T, H, d], or [B, H, d] for one query per sentence; `key` and `value` are [T, H, d]. Returns the shape of
     `query`, as every attention function here does.
     """
-    # where every sentence has one token, both readings are the same
+    # one query for each sentence, or one for each token: the same if every sentence has one token
     one_query = len(query) == len(ragged)
     queries = query.split(1) if one_query else query.split(ragged.lengths)
     outputs = []

@@ -57,7 +57,7 @@ def build(names: str, pairs: str, flag: str = "tasks", recorded: Mapping[str, An
     titles = [task.title for task in tasks]
     for title in titles:
         if titles.count(title) > 1:
-            raise UserError(f"{flag}: two tasks have the title {title!r}; give one another `title` in its file")
+            raise UserError(f"{flag}: two tasks have the title {title!r}; give one another `title`")
     return tasks
 
 

@@ -75,7 +75,7 @@ class Files:
     train: str = ""
     dev: str = ""
     test: str = ""
-    flag_prefix: str = ""  # the course's short name of the task, in flags and names of prediction files
+    flag_prefix: str = ""  # the task's short name: for --tasks and --task, and in names of prediction files
     header: str = "id\tprediction\n"
     row: str = "{id}\t{value}\n"
 

@@ -49,7 +49,7 @@ FLOORS = [
     "tasks.contrastive.step",
     "tasks.contrastive.fit",
     "tasks.contrastive",
-    "tasks.sst tasks.quora tasks.sts tasks.sampling",
+    "tasks.sampling",
     "tasks.registry tasks.model tasks.splits",
     "tasks.runs tasks.compare tasks.evaluate tasks.predictions tasks.predict",
     "tasks.benchmarks",
@@ -59,6 +59,7 @@ FLOORS = [
 FLOOR_OF: dict[str, int] = {}
 for number, names in enumerate(FLOORS):
     FLOOR_OF |= dict.fromkeys(names.split(), number)
+FLOOR_OF |= {kind.__module__: FLOOR_OF["tasks.sampling"] for kind in TASKS.values()}
 DOORS = {"minbert", "tasks"}  # import what is asked of them, lazily, and are imported by name only
 
 
@@ -231,7 +232,7 @@ def test_public_names_exist() -> None:
     arguments = signature(minbert.AdamW).parameters.keys()
     assert {"params", "lr", "betas", "eps", "weight_decay", "correct_bias"} <= arguments
     assert list(signature(minbert.BertModel.forward).parameters)[:3] == ["self", "input_ids", "attention_mask"]
-    assert list(TASKS) == ["sst", "quora", "sts"]
+    assert list(TASKS)[:3] == ["sst", "quora", "sts"]
     assert list(signature(losses.nt_xent).parameters) == ["anchor", "positive", "hard_negative", "temperature"]
     assert list(signature(curriculum.difficulty).parameters) == ["pos_sim", "neg_sim", "margin"]
     assert list(signature(curriculum.eligible).parameters)[:4] == ["epoch", "epochs", "size", "power"]

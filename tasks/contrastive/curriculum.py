@@ -113,8 +113,8 @@ def pace(
     (SelfCCL, section 4.3.2, where T counts steps).
 
     Batches, a function of (seed, epoch) alone: `_shuffled_batches` or `_sorted_batches`. With pacing by step, a row
-    near the end of the order may never be drawn. With `texts`, [rows of the file, k], the rows of an epoch are
-    exchanged between its batches by `separate_repeats`.
+    near the end of the order may never be drawn. With `texts` [rows of the file, k], the numbers of each row's k
+    sentences, the rows of an epoch are exchanged between its batches by `separate_repeats`.
     """
     size = len(order)
     epochs = training.epochs

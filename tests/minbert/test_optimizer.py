@@ -114,8 +114,11 @@ def test_no_gradient_keeps_everything(fused: bool) -> None:
         optimizer.step()
     assert torch.equal(parameters[0], weight)
     drive(optimizer, parameters, gradients[12:20])
+    steps_with_gradient = gradients[:5] + gradients[12:20]
+    expected, _ = float64_loop(steps_with_gradient, 0.05, 0.3, correct=True)
+    torch.testing.assert_close(parameters[0].detach().double(), expected, atol=3e-6, rtol=3e-6)
     alone = fresh()
-    drive(AdamW(alone, lr=0.05, weight_decay=0.3, fused=fused), alone, gradients[:5] + gradients[12:20])
+    drive(AdamW(alone, lr=0.05, weight_decay=0.3, fused=fused), alone, steps_with_gradient)
     assert torch.equal(parameters[0], alone[0])
     assert [optimizer.state[parameter]["step"] for parameter in parameters] == [13, 20]
 

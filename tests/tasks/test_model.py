@@ -29,7 +29,7 @@ from minbert.train.plan import PlannedBatch
 from minbert.weights import their_name
 from tasks import TASKS, evaluate
 from tasks.model import MultitaskModel, MultitaskTrainStep, build, parameter_groups, take_heads
-from tasks.settings import MultitaskSettings, TrainingSettings
+from tasks.settings import LEADERBOARD, MultitaskSettings, TrainingSettings
 from tasks.task import Head
 from tests.tasks.test_predict import finished_run
 
@@ -42,7 +42,7 @@ OTHER = torch.tensor([[2, 30, 3, 0], [2, 31, 32, 3], [2, 33, 3, 0]])
 @pytest.fixture
 def make(tiny: Path) -> Callable[..., MultitaskModel]:
     def build(pairs: str = "cross", dropout: float = 0.0, **more: Any) -> MultitaskModel:
-        tasks = [kind(pairs) for kind in TASKS.values()]
+        tasks = [TASKS[name](pairs) for name in LEADERBOARD]
         return MultitaskModel(BertModel.from_pretrained(tiny), tasks, dropout, **more).eval()
 
     return build
@@ -51,7 +51,7 @@ def make(tiny: Path) -> Callable[..., MultitaskModel]:
 @pytest.fixture
 def examples(tiny: Path) -> dict:
     tokenizer = Tokenizer.load(tiny)
-    tasks = [kind("cross") for kind in TASKS.values()]
+    tasks = [TASKS[name]("cross") for name in LEADERBOARD]
     return {task.name: task.open(COURSE / task.files.dev, "dev", tokenizer, 48) for task in tasks}
 
 

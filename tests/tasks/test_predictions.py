@@ -50,7 +50,7 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", EXPECTED)
 def test_prediction_files_are_byte_exact(name: str, tiny: Path, tmp_path: Path) -> None:
     task = TASKS[name]("cross")
     source = tmp_path / "source.csv"

@@ -1,4 +1,4 @@
-"""Guards: NT-Xent is CBCL's and ConSERT's equation 1 term by term; losses over distances are sentence-transformers'.
+"""Guards: NT-Xent is CBCL's and ConSERT's equation 1 term by term; losses of triplets are sentence-transformers'.
 
 SBERT's softmax: test_nli.py.
 
@@ -47,16 +47,25 @@ def test_nt_xent_is_cbcl_equation_1(rows: int, sides: int) -> None:
     same(loss, formulas.nt_xent(*inputs, temperature=0.3), inputs, 1e-10)
 
 
+def features(*sides: Tensor) -> list[dict[str, Tensor]]:
+    return [{"sentence_embedding": x} for x in sides]
+
+
+@pytest.mark.parametrize("sides", [2, 3])
+def test_nt_xent_equals_sentence_transformers(identity_model: Any, sides: int) -> None:
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+
+    inputs = drawn(7, sides, torch.float32)
+    theirs = MultipleNegativesRankingLoss(identity_model, scale=20.0)(features(*inputs), None)
+    same(nt_xent(*inputs, *[None] * (3 - sides), 0.05), theirs, inputs, 1e-5)
+
+
 @pytest.mark.parametrize("temperature", [0.05, 0.1, 1.0])
 @pytest.mark.parametrize("texts", [1, 2, 8])
 def test_views_are_consert_equation_1(texts: int, temperature: float) -> None:
     """A single text has no negatives: its loss is 0, and has no gradient."""
     inputs = drawn(texts, 2)
     same(two_views(*inputs, temperature), formulas.two_views(*inputs, temperature), inputs, 1e-10)
-
-
-def features(*sides: Tensor) -> list[dict[str, Tensor]]:
-    return [{"sentence_embedding": x} for x in sides]
 
 
 @pytest.mark.parametrize("margin", [0.5, 2.0, 4.0])
