@@ -96,7 +96,9 @@ def read_definition(path: Path) -> Definition:
 
     # a column `split` may name dev and test rows in the training file
     labels = []
+    splits: dict[str, None] = {}  # a set in order of appearance
     for line, record in records:
+        splits[str(record.get("split", ""))] = None
         if is_of_split(record, names, "train"):
             labels.append(cell(train, line, record, columns["label"]).strip())
         elif is_of_split(record, names, "dev"):
@@ -104,7 +106,8 @@ def read_definition(path: Path) -> Definition:
         elif is_of_split(record, names, "test"):
             files.setdefault("test", train)
     if not labels:
-        raise UserError(f"{train}: no row to train on; a column named split must say train")
+        found = f": the column 'split' has {format_list(splits)}, not train" if "split" in names else ""
+        raise UserError(f"{train}: no row to train on{found}")
     draws_dev = "dev" not in files
     files.setdefault("dev", train)
 

@@ -233,7 +233,7 @@ def parse_score(text: str, lowest: float = 0, highest: float = 5) -> float:
     value = parse_number(text)
     if lowest <= value <= highest:
         return value
-    raise UserError(f"{short_repr(text)} is not between {lowest:g} and {highest:g}")
+    raise UserError(f"{short_repr(text)} is not a number from {lowest:g} to {highest:g}")
 
 
 def parse_name(text: str, names: Sequence[str]) -> float:

@@ -49,7 +49,9 @@ def dev_rows(run: Run, task: str) -> tuple[TaskScores, PredictedRows]:
     """A task's scores and labelled dev rows; `UserError` if the run has none."""
     scores = run.tasks.get(task)
     if not run.multitask or scores is None or scores.rows is None:
-        raise UserError(f"{run.folder}: has no dev rows of {task}: it must be a finished run of multitask_train.py")
+        raise UserError(
+            f"{run.folder}: has no dev rows of {task}: it must be a finished run of multitask_train.py with this task"
+        )
     return scores, scores.rows.labelled()
 
 

@@ -20,7 +20,7 @@ from tasks.contrastive import scoring
 from tasks.contrastive.curriculum import GROUPS, difficulty
 from tasks.record import PredictedRows, TaskScores
 from tasks.runs import Run
-from tasks.tables import number
+from tasks.tables import MISSING, number
 
 Points = Sequence[tuple[float, float]]
 _MAX_POINTS = 400  # points of a curve; longer ones are averaged over neighbours
@@ -296,7 +296,8 @@ def confusion(counts: np.ndarray, classes: Sequence[str]) -> bytes:
             for (row, column), share in np.ndenumerate(shares):
                 centre: Any = {"ha": "center", "color": INK}
                 axes.text(column + 0.5, row + 0.5, f"{counts[row, column]:,}", va="bottom", fontsize=12, **centre)
-                axes.text(column + 0.5, row + 0.54, f"{share:.0%}", va="top", fontsize=9.5, **centre)
+                text = f"{share:.0%}" if counts[row].any() else MISSING
+                axes.text(column + 0.5, row + 0.54, text, va="top", fontsize=9.5, **centre)
         axes.set(xlim=(0, size), ylim=(size, 0), ylabel="gold", xlabel="predicted")
         axes.set_xticks(np.arange(size) + 0.5, names, rotation=90 if upright else 0, **font)
         axes.set_yticks(np.arange(size) + 0.5, names, **font)

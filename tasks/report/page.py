@@ -360,13 +360,14 @@ def worst_errors(task: TaskScores, rows: PredictedRows, *, texts: bool) -> Table
 
 
 def data_table(run: Run) -> Table:
-    """The data sets of a run, with the rows read, kept, labelled and skipped, and the warnings."""
+    """The data sets of a run, with the rows read, kept, left out, labelled and skipped, and the warnings."""
     rows = []
     for name, entry in manifests.data_entries(run.manifest).items():
         counts = entry.get("counts", {})
         numbers_of_rows = {
             "read": entry.get("read", counts.get("read")),
             "kept": entry.get("kept"),
+            "left out": entry.get("left_out", 0),
             "labelled": entry.get("labelled"),
             "skipped": max(counts.get("skipped", 0), len(entry.get("skipped", []))),
             "warnings": len(entry.get("warnings", [])),
@@ -394,8 +395,6 @@ def data_lines(run: Run) -> list[str]:
         for key, count in entry.get("counts", {}).items():
             if count:
                 lines.append(f"{name}: {key.replace('_', ' ')}: {count:,}")
-        if entry.get("left_out"):
-            lines.append(f"{name}: rows left out, by --limit or as those of another split: {entry['left_out']:,}")
         if "drawn" in entry:
             lines.append(f"{name}: {entry['drawn']}")
         if entry.get("in_train"):

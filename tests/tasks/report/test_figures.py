@@ -72,6 +72,12 @@ def test_long_curve_is_averaged_in_blocks() -> None:
     assert markers(long) == 0 and markers(drawings()["curve"]()) == 2
 
 
+def test_class_without_rows_has_no_shares() -> None:
+    svg = figures.confusion(np.array([[3, 1], [0, 0]]), ["no", "yes"]).decode()
+    shares = re.findall(r"<text[^>]*>([^<]*%|–)<", svg)
+    assert sorted(shares) == ["25%", "75%", "–", "–"]
+
+
 @pytest.mark.filterwarnings("error::UserWarning")
 def test_names_of_classes_are_cut() -> None:
     """Long ones stand upright; of many classes the numbers are left out."""

@@ -189,8 +189,8 @@ def test_leaks_into_test_files_are_reported(contrastive: MakeRun) -> None:
         training_texts = dict(page.facts(run))["training texts"]
         assert leak in training_texts
         assert "583 dev pairs are made of them" in training_texts
+    assert page.data_table(run).rows["left out"].tolist() == ["5,000", "0"]
     assert page.data_lines(run) == [
-        "train: rows left out, by --limit or as those of another split: 5,000",
         "train: not in the data folder: STS12 train",
         "train: sts-train.csv: line 7: sentence1: empty",
     ]
