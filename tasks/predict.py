@@ -201,7 +201,7 @@ def main(arguments: list[str] | None = None) -> None:
         rows = content.rows
         if content.skipped:
             count = len(rows) + len(content.skipped)
-            distributed.note(f"{name}: {len(content.skipped):,} of {count:,} rows without a sentence")
+            distributed.note(f"{name}: {len(content.skipped):,} of {count:,} rows have no text and are left out")
         notes = [row.note for row in rows if row.note]
         if notes:
             distributed.note(f"{name}: {len(notes):,} of {len(rows):,} rows are not scored; {notes[0]}")

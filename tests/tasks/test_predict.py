@@ -201,7 +201,7 @@ def test_lines_are_sentences(
     printed = capsys.readouterr()
     rows = [line.split("\t") for line in printed.out.splitlines()[1:]]
     assert [(row[0], row[-1]) for row in rows] == [("1", "A \u00e9t\u00e9 cat, or not."), ("3", "who")]
-    assert "own.txt: 1 of 3 rows without a sentence" in printed.err
+    assert "own.txt: 1 of 3 rows have no text" in printed.err
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a cat\ta dog\nwho\ta dog\n")))
     predict.main([str(run), "--task", "sts"])
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()[1:]]
