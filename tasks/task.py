@@ -75,7 +75,7 @@ class Files:
     train: str = ""
     dev: str = ""
     test: str = ""
-    flag_prefix: str = ""  # the task's short name: for --tasks and --task, and in names of prediction files
+    flag_prefix: str = ""  # the task's short name: for --task, in the course's file flags, in names of prediction files
     header: str = "id\tprediction\n"
     row: str = "{id}\t{value}\n"
 
