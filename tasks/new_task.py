@@ -28,55 +28,18 @@ def write_task(source: Path) -> Path:
     `UserError` if the TOML file exists, or if the columns do not show which are texts and which is the label.
     """
     require_file(source, "--new-task")
-    # a file without a header may have the layout of a published set of pairs
-    for reader_kind in ("pair-class", "single"):
-        names, records = read_records(source, reader_kind)
-        if find_columns(names, reader_kind):
-            break
-    if not names:
-        raise UserError(f"--new-task {source}: is plain text; it needs a table with a header")
-    columns: dict[str, list[str]] = {name: [] for name in names}
-    for line, record in records:
-        # labels of test rows may be placeholders
-        if "split" in names and is_of_split(record, names, "test"):
-            continue
-        for name, cells in columns.items():
-            # a JSON object may lack a key, and a list or a date is neither text nor label
-            is_cell = isinstance(record.get(name), str | int | float)
-            cells.append(cell(source, line, record, name).strip() if is_cell else "")
+    columns = _read_columns(source)
     name, files = _related_files(source)
     path = Path(f"{name}.toml")
     if path.exists():
         raise UserError(f"--new-task {source}: {path} exists already; move it, or train with --tasks {path}")
 
-    texts = _text_columns(columns)
-    label = _label_column(columns, texts)
-    if not label and len(texts) == 2:
-        # long names of classes look like texts, but are repeated
-        fewest = min(texts, key=lambda name: len(set(columns[name])))
-        if 2 * len(set(columns[fewest])) <= len(columns[fewest]):
-            label = fewest
-            texts.remove(fewest)
-    if not texts or not label:
-        missing = "texts" if not texts else "labels"
-        raise UserError(f"--new-task {source}: no column looks like {missing}: it has {format_list(names)}")
+    texts, label = _texts_and_label(source, columns)
     labels = sorted(set(columns[label]) - {""})
     if label in labels:
         raise UserError(f"--new-task {source}: the first line has the label {label!r}, so it is no header; add one")
-    are_numbers = all(map(is_number, labels))
-    are_scores = are_numbers and (len(labels) > _SCORES or any(not float(text).is_integer() for text in labels))
-    kind = "classification"
-    if len(texts) == 2:
-        kind = "similarity" if are_scores else "pair-classification"
-
-    if kind != "similarity" and not can_be_classes(labels, len(columns[label])):
-        counts = f"{len(labels):,} different values in {format_count(len(columns[label]), 'rows')}"
-        raise UserError(
-            f"--new-task {source}: column {label!r} has {counts}, so they are no classes; scores are numbers, with a "
-            "point before decimals, and belong to two texts"
-        )
-    if all(map(_COMMA_SCORE.fullmatch, labels)):
-        raise UserError(f"--new-task {source}: column {label!r} has {labels[0]!r}; scores have a point before decimals")
+    kind = _kind_of(labels, len(texts))
+    _check_labels(source, columns, label, kind)
 
     few = len(columns[label]) < _FEW_ROWS
     lines = [
@@ -95,17 +58,76 @@ def write_task(source: Path) -> Path:
         lines.append(f"scale = {list(_scale([float(text) for text in labels]))}")
         lines.append('metric = "pearson"  # or spearman')
     else:
-        ordered = sorted(labels, key=float) if are_numbers else labels
+        ordered = sorted(labels, key=float) if all(map(is_number, labels)) else labels
         lines.append(f"labels = [{', '.join(map(_quoted, ordered))}]")
         lines.append('metric = "accuracy"  # or macro-f1')
     ids = columns.get("id", [])
     if "" in ids or len(set(ids)) < len(ids):
         lines.append('id = ""  # the line, as the column id has gaps or is not unique')
-    others = [name for name in names if name and name not in {*texts, label, "split", "id"}]
+    others = [name for name in columns if name and name not in {*texts, label, "split", "id"}]
     if others:
         lines.append(f"# not read: {format_list(others)}")
     write_atomic(path, "\n".join(lines) + "\n")
     return path
+
+
+def _read_columns(source: Path) -> dict[str, list[str]]:
+    """The cells of each column, without those of test rows, whose labels may be placeholders."""
+    # a file without a header may have the layout of a published set of pairs
+    for reader_kind in ("pair-class", "single"):
+        names, records = read_records(source, reader_kind)
+        if find_columns(names, reader_kind):
+            break
+    if not names:
+        raise UserError(f"--new-task {source}: is plain text; it needs a table with a header")
+    columns: dict[str, list[str]] = {name: [] for name in names}
+    for line, record in records:
+        if "split" in names and is_of_split(record, names, "test"):
+            continue
+        for name, cells in columns.items():
+            # a JSON object may lack a key, and a list or a date is neither text nor label
+            is_cell = isinstance(record.get(name), str | int | float)
+            cells.append(cell(source, line, record, name).strip() if is_cell else "")
+    return columns
+
+
+def _texts_and_label(source: Path, columns: dict[str, list[str]]) -> tuple[list[str], str]:
+    """The columns of the texts, one or two, and that of the labels."""
+    texts = _text_columns(columns)
+    label = _label_column(columns, texts)
+    if not label and len(texts) == 2:
+        # long names of classes look like texts, but are repeated
+        fewest = min(texts, key=lambda name: len(set(columns[name])))
+        if 2 * len(set(columns[fewest])) <= len(columns[fewest]):
+            label = fewest
+            texts.remove(fewest)
+    if not texts or not label:
+        missing = "texts" if not texts else "labels"
+        raise UserError(f"--new-task {source}: no column looks like {missing}: it has {format_list(list(columns))}")
+    return texts, label
+
+
+def _kind_of(labels: Sequence[str], num_texts: int) -> str:
+    """The kind of the task: its labels are classes, or scores of two texts."""
+    if num_texts == 1:
+        return "classification"
+    if not all(map(is_number, labels)):
+        return "pair-classification"
+    are_scores = len(labels) > _SCORES or any(not float(text).is_integer() for text in labels)
+    return "similarity" if are_scores else "pair-classification"
+
+
+def _check_labels(source: Path, columns: dict[str, list[str]], label: str, kind: str) -> None:
+    """Raises `UserError` if the labels are neither classes nor scores."""
+    labels = sorted(set(columns[label]) - {""})
+    if kind != "similarity" and not can_be_classes(labels, len(columns[label])):
+        counts = f"{len(labels):,} different values in {format_count(len(columns[label]), 'rows')}"
+        raise UserError(
+            f"--new-task {source}: column {label!r} has {counts}, so they are no classes; scores are numbers, with a "
+            "point before decimals, and belong to two texts"
+        )
+    if all(map(_COMMA_SCORE.fullmatch, labels)):
+        raise UserError(f"--new-task {source}: column {label!r} has {labels[0]!r}; scores have a point before decimals")
 
 
 def _related_files(source: Path) -> tuple[str, dict[str, Path]]:
