@@ -36,12 +36,11 @@ def write_task(source: Path) -> Path:
 
     texts, label = _texts_and_label(source, columns)
     labels = sorted(set(columns[label]) - {""})
-    if label in labels:
-        raise UserError(f"--new-task {source}: the first line has the label {label!r}, so it is no header; add one")
     kind = _kind_of(labels, len(texts))
-    _check_labels(source, columns, label, kind)
+    num_rows = len(columns[label])
+    _check_labels(source, label, labels, num_rows, kind)
 
-    few = len(columns[label]) < _FEW_ROWS
+    few = num_rows < _FEW_ROWS
     lines = [
         f"# A task, written from the columns of {source}: look at it, then train:",
         f"# python multitask_train.py --tasks {path} {'--preset sample' if few else '--weights minilm'}",
@@ -117,11 +116,12 @@ def _kind_of(labels: Sequence[str], num_texts: int) -> str:
     return "similarity" if are_scores else "pair-classification"
 
 
-def _check_labels(source: Path, columns: dict[str, list[str]], label: str, kind: str) -> None:
-    """Raises `UserError` if the labels are neither classes nor scores."""
-    labels = sorted(set(columns[label]) - {""})
-    if kind != "similarity" and not can_be_classes(labels, len(columns[label])):
-        counts = f"{len(labels):,} different values in {format_count(len(columns[label]), 'rows')}"
+def _check_labels(source: Path, label: str, labels: Sequence[str], num_rows: int, kind: str) -> None:
+    """Raises `UserError` if the labels are neither classes nor scores, or include the name of their column."""
+    if label in labels:
+        raise UserError(f"--new-task {source}: the first line has the label {label!r}, so it is no header; add one")
+    if kind != "similarity" and not can_be_classes(labels, num_rows):
+        counts = f"{len(labels):,} different values in {format_count(num_rows, 'rows')}"
         raise UserError(
             f"--new-task {source}: column {label!r} has {counts}, so they are no classes; scores are numbers, with a "
             "point before decimals, and belong to two texts"
