@@ -453,9 +453,7 @@ def draw(study: Study, rows: pd.DataFrame) -> bytes | None:
         ring: Any = {"markersize": 8, "markerfacecolor": GROUND, "markeredgewidth": 2}
         axes.plot(arms["difference"], arms.index, "o", color=BLUE, **ring)
         axes.axvline(0, color=INK, linewidth=1, linestyle=DASHED)
-        # the baseline, 0, is in the middle, so that gains and losses are compared at one scale
-        widest = max(map(abs, axes.get_xlim()))
-        axes.set(xlim=(-widest, widest), ylim=(len(arms) - 0.5, -0.5))
+        axes.set(ylim=(len(arms) - 0.5, -0.5))
         labels = []
         for name in arms["group"]:
             labels.append(name if len(name) <= 30 else f"{name[:29]}…")
