@@ -101,7 +101,9 @@ def test_read_is_kept_plus_skipped(write: Callable, tiny: Path, case: tuple) -> 
 def test_read_texts_keeps_the_original(write: Callable) -> None:
     path = write("\tid\tsentence\tsentiment\n0\tA\t It's \t9\n1\tB\t\t1\n")
     data = read_texts(path, "single")
-    assert data.rows == [Row("A", ("It's",))]
+    (row,) = data.rows
+    assert (row.id, row.texts) == ("A", ("It's",))
+    assert math.isnan(row.label), "the label is not read"
     assert data.skipped == [Issue(3, "sentence: empty")]
 
 
