@@ -4,7 +4,7 @@ import ctypes
 from typing import Any
 
 _M_TRIM_THRESHOLD = -1  # parameters of glibc's mallopt, by its names
-_M_MMAP_THRESHOLD = -3
+_M_MMAP_MAX = -4
 _NEVER = -1
 _MADV_HUGEPAGE = 14  # of Linux
 _HEAP = 4 << 30  # bytes: more than usual steps need
@@ -20,20 +20,14 @@ def tune_allocator() -> None:
     libc: Any = ctypes.CDLL(None)
     if not hasattr(libc, "mallopt"):
         return
-    # 32 MiB is the most that older versions take; they leave the threshold as it is if it is asked to be higher
-    mmap_threshold = 1 << 30
-    if libc.mallopt(_M_MMAP_THRESHOLD, mmap_threshold) == 0:
-        mmap_threshold = 1 << 25
-        libc.mallopt(_M_MMAP_THRESHOLD, mmap_threshold)
+    libc.mallopt(_M_MMAP_MAX, 0)  # large blocks are of the heap too, which keeps what is freed
     libc.mallopt(_M_TRIM_THRESHOLD, _NEVER)
 
-    # Extend the heap, by blocks of less than the mmap threshold: these addresses take no memory until they are used.
+    # Extend the heap: these addresses take no memory until they are used.
     # A process started with GLIBC_TUNABLES=glibc.malloc.hugetlb=1 has huge pages too, but cannot set this for itself.
-    block = mmap_threshold // 2
     libc.malloc.restype = ctypes.c_void_p
     libc.sbrk.restype = ctypes.c_void_p
-    blocks = [libc.malloc(ctypes.c_size_t(block)) for _ in range(_HEAP // block)]
-    for address in blocks:
-        libc.free(ctypes.c_void_p(address))
+    block = libc.malloc(ctypes.c_size_t(_HEAP))
+    libc.free(ctypes.c_void_p(block))
     end = libc.sbrk(0)
     libc.madvise(ctypes.c_void_p(end - _HEAP), ctypes.c_size_t(_HEAP), _MADV_HUGEPAGE)
