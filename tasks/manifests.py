@@ -1,6 +1,6 @@
 """A finished run as its manifest tells it: its data, their files, its sessions, and the runs behind its encoder."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,6 @@ from minbert.errors import UserError
 from minbert.files import read_json
 from minbert.train import checkpoint
 from tasks import readers
-from tasks.readers.rows import SPLITS
 
 
 def finished(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -128,17 +127,3 @@ def starts_from_minilm(folder: Path) -> bool:
     for _, manifest in manifests_behind(folder):
         first = str((manifest.get("weights") or {}).get("folder", ""))
     return "all-minilm-l6-v2" in first.lower().replace("_", "-")
-
-
-def data_files(data: Any, use: str = "train") -> Iterator[tuple[str, str]]:
-    """(file, `train` or `dev`) of the files under a manifest's `data`, without those for testing."""
-    if isinstance(data, list):
-        for value in data:
-            yield from data_files(value, use)
-    if isinstance(data, dict):
-        if use != "test" and data.get("file") and "sha256" in data:
-            yield data["file"], use
-        for key, value in data.items():
-            if key not in ("skipped", "warnings"):
-                use_of_value = "dev" if key == "sts_dev" else key
-                yield from data_files(value, use_of_value if use_of_value in SPLITS else use)

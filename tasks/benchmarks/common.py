@@ -30,7 +30,7 @@ from minbert.train.cli import Parser, require_writable, say
 from minbert.train.settings import require_range
 from tasks.contrastive.evaluation import unit
 from tasks.intervals import Interval, interval, verdict
-from tasks.manifests import data_files, manifests_behind, starts_from_minilm
+from tasks.manifests import data_entries, files_of, manifests_behind, starts_from_minilm
 from tasks.tables import Table, interval_texts, numbers, records
 
 AVERAGE = "avg."
@@ -167,9 +167,15 @@ def training_data(encoder: NamedEncoder) -> str:
     """The files that the encoder's run and the runs before it trained on and selected by, in a line; "" if unknown."""
     files: dict[str, list[str]] = {"train": [], "dev": []}
     for _, manifest in manifests_behind(encoder.folder):
-        for file, use in data_files(manifest["data"]):
-            if Path(file).name not in files[use]:
-                files[use].append(Path(file).name)
+        for data_set, entry in data_entries(manifest).items():
+            split, _, _ = data_set.partition(" ")
+            if split == "test":
+                continue
+            of_use = files["train" if split == "train" else "dev"]
+            for file in files_of(entry):
+                name = Path(file["file"]).name
+                if name not in of_use:
+                    of_use.append(name)
     facts = []
     if files["train"]:
         facts.append(f"trained on {', '.join(files['train'])}")

@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from minbert.errors import UserError
 from tasks import compare
 from tasks.compare import Difference
 from tasks.metrics import DEV_NORM
@@ -193,8 +192,6 @@ def test_command_compares_stages_it_can(
     compare.main([str(folder), str(contrastive("c")), "--markdown"])
     printed = capsys.readouterr().out
     assert "Differences to a" in printed and "c: of the other stage than a" in printed
-    with pytest.raises(UserError, match=r"dev.manifest\.json: no such file"):
-        compare.main([str(folder), str(folder / "dev")])
 
 
 def test_differences_are_to_the_first_run(contrastive: MakeRun) -> None:

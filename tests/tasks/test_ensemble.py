@@ -8,7 +8,6 @@ import itertools
 import json
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -146,12 +145,6 @@ def test_moved_file_is_found(runs: list[Path], tmp_path: Path) -> None:
     name = "ids-sst-dev.csv"
     (tmp_path / name).write_text("another task's")
     assert manifests.recorded_file(runs[0], "sst", "dev", tmp_path) == COURSE / name
-
-
-def test_undefined_scores_have_no_norm(runs: list[Path]) -> None:
-    member = ensemble.predict_member(runs[0], "one")
-    rows = {key: replace(of_key, gold=of_key.gold * np.nan) for key, of_key in member.rows.items()}
-    assert ensemble.scores(replace(member, rows=rows))["dev_norm"] is None
 
 
 def test_members_define_own_tasks_alike(runs: list[Path], tmp_path: Path) -> None:

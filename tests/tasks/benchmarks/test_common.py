@@ -12,7 +12,6 @@ import pytest
 
 from minbert import Encoder
 from minbert.pooling import NAMES
-from tasks import manifests
 from tasks.benchmarks import common
 from tasks.benchmarks.common import EmbeddingCache, NamedEncoder, Score
 
@@ -72,10 +71,8 @@ def test_training_data_of_run(tiny: Path, tmp_path: Path) -> None:
     text = common.training_data(named)
     assert all(name in text for name in ("train.csv", "sts_dev.csv", "all-MiniLM-L6-v2"))
 
-
-def test_names_of_tasks_are_no_splits() -> None:
-    data = {
-        "train": {name: {"file": f"{name}.csv", "sha256": "a"} for name in ("device", "latest")},
-        "test": {"training": {"file": "test.csv", "sha256": "a"}},
-    }
-    assert [*manifests.data_files(data)] == [("device.csv", "train"), ("latest.csv", "train")]
+    # tasks may have any name
+    tasks = {name: {"file": f"{name}.csv", "sha256": "a"} for name in ("dev", "test")}
+    manifest = {"settings": {}, "all_settings": {"tasks": "dev,test"}, "data": {"train": tasks, "test": tasks}}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    assert common.training_data(named) == "trained on dev.csv, test.csv"

@@ -116,17 +116,6 @@ def test_no_usable_row_is_refused(initial: InitialEncoder, examples_of: Callable
         prepare_data(rows, DevFiles("none", {}), ConsertSettings.of(), initial, noun="triplets")
 
 
-def test_limit_draws_training_rows(initial: InitialEncoder, examples_of: Callable[..., Examples]) -> None:
-    """So that what reads all training rows, such as synonyms, has no others."""
-    texts = [(f"text {number}", "a cat") for number in range(20)]
-    entry = {"files": [{"file": "own.csv"}], "skipped": [], "kept": 20, "labelled": 20}
-    options = ConsertSettings.of(limit=5, sts_dev="none", keep="last", patience=0)
-    data = prepare_data(TrainingRows(examples_of(texts), entry), DevFiles("none", {}), options, initial, noun="pairs")
-    assert len(data.train) == 5
-    assert set(texts_of(data.train)) < set(texts)
-    assert data.entry["train"].items() >= {"kept": 5, "labelled": 5, "left_out": 15}.items()
-
-
 def test_pairs_in_scored_sets_are_counted(read: Read, corpora: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In either order, whatever the case and the marks; a set that is damaged is left out with a warning."""
     content = "sentence1\tsentence2\tscore\nnew test mill\ta cup .\t3\na mill\told dev mill\t3\na\tb\t3\n"

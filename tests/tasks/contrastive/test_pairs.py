@@ -101,5 +101,6 @@ def test_a_split_column_keeps_training_rows(initial: InitialEncoder, tmp_path: P
     assert texts_of(examples) == [("a", "b"), ("f", "")]
     assert (entry["read"], entry["kept"], entry["left_out"]) == (4, 2, 2)
     options = NliSettings.of(limit=1, sts_dev="none", keep="last")
-    prepare_data(TrainingRows(examples, entry), DevFiles("none", {}), options, initial, noun="pairs")
+    data = prepare_data(TrainingRows(examples, entry), DevFiles("none", {}), options, initial, noun="pairs")
+    assert len(data.train) == 1 and entry["labelled"] == 1
     assert (entry["read"], entry["kept"], entry["left_out"]) == (4, 1, 3)

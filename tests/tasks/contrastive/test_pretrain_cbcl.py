@@ -31,7 +31,7 @@ def test_nt_xent_is_over_the_batch(
     bert: BertModel, triplets: Examples, labelled: Examples, hard_negatives: bool, projection: str
 ) -> None:
     examples = triplets if hard_negatives else labelled
-    pooler = {"none": "mean", "training": "cls", "kept": "pooler"}[projection]
+    pooler = "mean" if projection == "none" else "cls"
     model = ContrastiveModel(bert, pooler, seed=9, projection=projection).eval()
     metrics, gradients = run_step(TripletTrainStep(examples), model, ROWS)
     vectors = vectors_of(model, examples, ROWS)

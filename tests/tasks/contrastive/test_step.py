@@ -138,7 +138,7 @@ def test_kept_projection_becomes_the_pooler(bert: BertModel, tiny: Path, tmp_pat
     before = bert.pooler_dense.weight.detach().clone()
     if without_layer:
         bert.pooler_dense = None
-    model = ContrastiveModel(bert, "pooler", seed=9, projection="kept").eval()
+    model = ContrastiveModel(bert, "cls", seed=9, projection="kept").eval()
     assert not torch.equal(bert.pooler_dense.weight, before), "the layer starts from random weights"
     weight = bert.pooler_dense.weight.detach().double().numpy()
     bias = bert.pooler_dense.bias.detach().double().numpy()

@@ -18,7 +18,7 @@ from tasks import readers
 
 SST = "\tid\tsentence\tsentiment\n"
 QUORA = "\tid\tsentence1\tsentence2\tis_duplicate\n"
-KINDS = {"sst": ("single", 5), "quora": ("pair-class", 2), "cfimdb": ("single", 2)}
+KINDS = {"sst": ("single", 5), "quora": ("pair-class", 2)}
 
 
 def course_rows(path: Path, name: str, split: str) -> readers.DataFile:
@@ -39,11 +39,6 @@ def read(write: Callable[..., Path]) -> Callable[..., readers.DataFile]:
 def test_sst_sentences_are_cleaned(read: Callable) -> None:
     data = read("sst", SST + "0\tA1B \t It 's A Film .\t3\n17\tc2\t no\t0.0\n")
     assert data.rows == [Row("a1b", ("it 's a film .",), 3.0), Row("c2", ("no",), 0.0)]
-
-
-def test_film_reviews_keep_their_markup(read: Callable) -> None:
-    review = '0\tR1\t" A ""classic"" .<br /><br />Go <br /> See it ! "\t1\n'
-    assert read("cfimdb", SST + review).rows == [Row("r1", ('a "classic" .<br /><br />go <br /> see it !',), 1.0)]
 
 
 def test_pairs_are_cleaned() -> None:
