@@ -47,9 +47,8 @@ NAMES = {
     "pooler_dense": "pooler.dense",
 }
 _OURS = {theirs: ours for ours, theirs in NAMES.items()}
-# Buffers and pre-training heads that BERT checkpoints also contain; any other extra key is an error.
-_IGNORED = re.compile(r"(embeddings\.)?position_ids|cls\.(predictions|seq_relationship)\..+")
-_OLD = {"gamma": "weight", "beta": "bias"}  # in checkpoints of the first versions
+# A buffer that BERT checkpoints also contain; any other extra key is an error.
+_IGNORED = re.compile(r"(embeddings\.)?position_ids")
 _MOST_PROBLEMS = 10  # listed in one message
 # The files and folders that `save` writes.
 OWN_FILES = re.compile(
@@ -60,9 +59,9 @@ _VERSION = 5  # of the folders that `_open_with_transformers` keeps
 
 
 def our_name(key: str) -> str:
-    """Our name of a tensor; `key` is its name in transformers (also older versions), in the course's code, or here."""
+    """Our name of a tensor; `key` is its name in transformers, in the course's code, or here."""
     module, _, parameter = key.removeprefix("bert.").rpartition(".")
-    return f"{_renamed(module, _OURS)}.{_OLD.get(parameter, parameter)}"
+    return f"{_renamed(module, _OURS)}.{parameter}"
 
 
 def their_name(key: str) -> str:

@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import AutoTokenizer
 from transformers import BertModel as Theirs
 
-from minbert import BertModel, Ragged, UserError, bert
+from minbert import BertModel, Encoder, Ragged, UserError, bert
 from minbert.weights import their_name
 
 SENTENCES = [
@@ -159,8 +159,11 @@ def test_without_pooling_layer(tiny: Path, tmp_path: Path) -> None:
     outputs = model(IDS)
     assert list(outputs) == ["last_hidden_state"]
     assert worst(outputs[0], transformers_model(tiny)(IDS)[0]) <= 1e-5
-    with pytest.raises(UserError, match="the weights have no pooling layer: choose another pooler"):
+    why = "the weights have no pooling layer: choose another pooler"
+    with pytest.raises(UserError, match=why):
         model.pooled(Ragged.from_lists([[2, 5, 3]]))
+    with pytest.raises(UserError, match=why):
+        Encoder.load(tmp_path, pooler="pooler")
 
 
 def test_bf16_is_as_exact_as_transformers(ours: BertModel, theirs: Any, rows: list[list[int]]) -> None:

@@ -83,24 +83,9 @@ def half(tensors: dict[str, Any]) -> dict[str, Any]:
     return {name: tensor.half() for name, tensor in tensors.items()}
 
 
-def old_names(tensors: dict[str, Any]) -> dict[str, Any]:
-    old = {"bert.embeddings.position_ids": torch.arange(64)[None]}
-    for name, tensor in tensors.items():
-        name = name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta")
-        old[f"bert.{name}"] = tensor
-    return old
-
-
 def without_bias(tensors: dict[str, Any]) -> dict[str, Any]:
     del tensors["pooler.dense.bias"]
     return tensors
-
-
-def sharded(folder: Path) -> None:
-    plain(folder)
-    transformers.BertModel.from_pretrained(folder).save_pretrained(folder, max_shard_size="20KB")
-    (folder / "model.safetensors").unlink(missing_ok=True)
-    assert len(list(folder.glob("model-*.safetensors"))) > 1
 
 
 def with_vocabulary(folder: Path, pieces: list[str], **config: Any) -> None:
@@ -233,9 +218,7 @@ Kind = tuple[str, Callable[..., Any], dict[str, Any]]
 KINDS: list[Kind] = [
     ("transformers", plain, {}),
     ("pytorch_model.bin", changed_weights, {"change": dict, "pickled": True}),
-    ("safetensors in shards", sharded, {}),
     ("fp16", changed_weights, {"change": half}),
-    ("prefix bert., gamma and beta", changed_weights, {"change": old_names}),
     ("heads of pre-training", plain, {"kind": transformers.BertForPreTraining}),
     ("no pooling layer", plain, {"add_pooling_layer": False}),
     ("do_lower_case beside tokenizer.json", changed, {"name": "tokenizer_config.json", "do_lower_case": False}),
@@ -245,7 +228,6 @@ KINDS: list[Kind] = [
     ("added tokens", added_tokens, {}),
     ("sentence-transformers, cls", library, {"pooling": "cls"}),
     ("sentence-transformers, max", library, {"pooling": "max"}),
-    ("sentence-transformers 2", version_2, {}),
     ("0_Transformer", old_layout, {}),
     ("do_lower_case in sentence_bert_config.json", lowercased, {}),
     ("do_lower_case beside words", lowercased_words, {}),

@@ -1,4 +1,4 @@
-"""Guards: randomness is a pure function of (seed, counter), in 32 bits for torch, without collisions on real grids.
+"""Guards: randomness is a pure function of (seed, counter), in 32 bits for torch.
 
 python -m pytest --import-mode=importlib tests/minbert/test_seeds.py
 """

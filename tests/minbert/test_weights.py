@@ -41,8 +41,6 @@ def test_names_map_both_ways(tiny: Path) -> None:
     assert set(ours) == set(BertModel(BertConfig.read(tiny)).state_dict())
     assert [weights.our_name(name) for name in ours] == ours
     assert {name.rpartition(".")[0] for name in ours} == COURSE
-    old_name = "bert.encoder.layer.11.attention.output.LayerNorm.gamma"
-    assert weights.our_name(old_name) == "bert_layers.11.attention_layer_norm.weight"
 
 
 def test_unfit_keys_are_all_listed(tiny_copy: Copy) -> None:
@@ -118,15 +116,6 @@ def test_sentence_transformers_opens_saved_folder(saved: Callable[[str], Path], 
     assert theirs.max_seq_length == 64
 
 
-def without_pooling_layer(theirs: SentenceTransformer) -> None:
-    del theirs[2]
-
-
-def other_pooling(theirs: SentenceTransformer) -> None:
-    theirs[1] = models.Pooling(32, "mean")
-    without_pooling_layer(theirs)
-
-
 def trained_pooling_layer(theirs: SentenceTransformer) -> None:
     theirs[2].linear.weight.data.mul_(-0.5)
 
@@ -139,7 +128,7 @@ def trained(theirs: SentenceTransformer) -> None:
     theirs[0].model.encoder.layer[0].output.dense.weight.data.mul_(-0.5)
 
 
-@pytest.mark.parametrize("change", [without_pooling_layer, other_pooling, trained_pooling_layer, other_rules, trained])
+@pytest.mark.parametrize("change", [trained_pooling_layer, other_rules, trained])
 def test_record_of_changed_folder_is_ignored(
     saved: Callable[[str], Path], change: Callable[[SentenceTransformer], None]
 ) -> None:

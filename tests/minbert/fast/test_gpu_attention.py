@@ -31,25 +31,17 @@ def test_kernel_follows_device_dtype_width(
 
 def test_older_gpu_pads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
-    kernel_name.cache_clear()
-    name = kernel_name(torch.device("cuda"), torch.bfloat16, 64)
-    kernel_name.cache_clear()
-    assert name == "padded"
+    assert kernel_name.__wrapped__(torch.device("cuda"), torch.bfloat16, 64) == "padded"
 
 
-@pytest.mark.parametrize("queries", [8, 2], ids=["tokens", "cls"])
-def test_flash_keeps_the_shape(queries: int) -> None:
+def test_flash_keeps_the_shape() -> None:
     """The meta device checks how many arguments the operator takes, and the shape; their order is for a GPU to test."""
     ragged = Ragged.from_lists([[1] * 3, [1] * 5]).to(torch.device("meta"))
-    query = torch.empty(queries, 4, 32, dtype=torch.bfloat16, device="meta")
-    key = torch.empty(8, 4, 32, dtype=torch.bfloat16, device="meta")
-    assert gpu_attention.flash(query, key, key, ragged, 0.1).shape == query.shape
+    x = torch.empty(8, 4, 32, dtype=torch.bfloat16, device="meta")
+    assert gpu_attention.flash(x, x, x, ragged, 0.1).shape == x.shape
 
 
 def test_changed_operator_pads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_attention, "ARGUMENTS", "other arguments")
-    kernel_name.cache_clear()
     with pytest.warns(UserWarning, match="has changed the arguments"):
-        name = kernel_name(torch.device("meta"), torch.bfloat16, 64)
-    kernel_name.cache_clear()
-    assert name == "padded"
+        assert kernel_name.__wrapped__(torch.device("meta"), torch.bfloat16, 64) == "padded"
