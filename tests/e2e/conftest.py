@@ -84,10 +84,9 @@ def forks(_own_folders_and_threads: None) -> Iterator[subprocess.Popen[str]]:
 def runner(forks: subprocess.Popen[str], tiny: Path) -> Script:
     """A function that runs a script in a folder, with flags, by default on the sample corpus from the tiny random BERT.
 
-    `run_dir` names the run folder inside the given one. `signal` is (number, step), sent in the step or, with
-    `in_evaluation`, in the evaluation after it; `kill` is a number of changes of files and `drift` a number of updates,
-    as in forks.py. With `unread` the reader of the output has gone. Only with `report` does the run write its page,
-    which takes seconds. `argv` takes the place of all flags.
+    `run_dir` names the run folder inside the given one. `signal` is (number, step) and `kill` a number of changes of
+    files, as in forks.py. With `unread` the reader of the output has gone. Only with `report` does the run write its
+    page, which takes seconds. `argv` takes the place of all flags.
     """
     numbers = count()
 
@@ -99,9 +98,7 @@ def runner(forks: subprocess.Popen[str], tiny: Path) -> Script:
         weights: bool = True,
         data: bool = True,
         signal: tuple[int, int] | None = None,
-        in_evaluation: bool = False,
         kill: int | None = None,
-        drift: int = 0,
         ranks: int = 1,
         unread: bool = False,
         report: bool = False,
@@ -120,9 +117,7 @@ def runner(forks: subprocess.Popen[str], tiny: Path) -> Script:
             "cwd": str(parent),
             "env": environment,
             "signal": signal,
-            "in_evaluation": in_evaluation,
             "kill": kill,
-            "drift": drift,
             "unread": unread,
             "report": report,
             "out": str(parent / f"{number}.out"),
@@ -147,20 +142,6 @@ def runner(forks: subprocess.Popen[str], tiny: Path) -> Script:
 def script(runner: Script, tmp_path: Path) -> Script:
     """The runner, in this test's own folder."""
     return partial(runner, tmp_path)
-
-
-@pytest.fixture(scope="session")
-def shared(runner: Script, tmp_path_factory: pytest.TempPathFactory) -> Script:
-    """As `script`, but a command runs once for all tests of the session; they leave its run folder as it is."""
-    runs: dict[str, Run] = {}
-
-    def get(*command: Any, **options: Any) -> Run:
-        key = repr((command, options))
-        if key not in runs:
-            runs[key] = runner(tmp_path_factory.mktemp("shared"), *command, **options)
-        return runs[key]
-
-    return get
 
 
 def _free_port() -> int:

@@ -1,8 +1,7 @@
 """A process that has torch imported and forks a child for each run of a script: real processes, at a tenth of the cost.
 
 Requests come as lines of JSON on stdin, answers go as lines of JSON to stdout. A request may ask for a signal in a step
-of the plan or in an evaluation, for a kill before the n-th change of a file, or for parameters that drift from those of
-the other ranks.
+of the plan, or for a kill before the n-th change of a file.
 """
 
 import json
@@ -23,7 +22,6 @@ import torch.fx.experimental.symbolic_shapes  # noqa: F401  (torch imports it, a
 import minbert.train.start  # noqa: F401
 import tasks.contrastive.fit
 import tasks.registry  # noqa: F401
-from minbert.optimizer import AdamW
 from minbert.train import cli, loop, run
 
 LIMIT = 100  # seconds after which a run that hangs is ended
@@ -42,21 +40,6 @@ def send_in_step(number: int, step: int) -> None:
     loop.lr_factor = signalled
 
 
-def send_in_evaluation(number: int, step: int) -> None:
-    """Send this process a signal in the evaluation after `step` steps."""
-    evaluate = loop._evaluate
-
-    def signalled(model: Any, score: Any, state: Any, *rest: Any) -> Any:
-        def interrupted() -> Any:
-            if state.step == step:
-                os.kill(os.getpid(), number)
-            return score()
-
-        return evaluate(model, interrupted, state, *rest)
-
-    loop._evaluate = signalled
-
-
 def kill_before_change(limit: int) -> "count[int]":
     """Kill this process before its change of a file number `limit`, from 0; returns the counter of changes.
 
@@ -71,19 +54,6 @@ def kill_before_change(limit: int) -> "count[int]":
 
     sys.addaudithook(audit)
     return changes
-
-
-def drift(update: int) -> None:
-    """With this update, one number of this process's parameters becomes another."""
-    step = AdamW.step
-    updates = count(1)
-
-    def drifted(self: AdamW) -> None:
-        step(self)
-        if next(updates) == update:
-            self.param_groups[0]["params"][0].data.view(-1)[0] += 1e-3
-
-    AdamW.step = drifted  # type: ignore[method-assign]
 
 
 def come_late() -> None:
@@ -118,12 +88,8 @@ def child(request: dict[str, Any], rank: int) -> None:
             cli.run_module = lambda *_: None
         if rank:
             come_late()
-        elif request["signal"] and request["in_evaluation"]:
-            send_in_evaluation(*request["signal"])
         elif request["signal"]:
             send_in_step(*request["signal"])
-        elif request["drift"]:
-            drift(request["drift"])
         elif request["kill"] is not None:
             changes = kill_before_change(request["kill"])
         runpy.run_path(sys.argv[0], run_name="__main__")

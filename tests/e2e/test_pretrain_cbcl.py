@@ -232,12 +232,6 @@ def test_harmful_training_keeps_the_start(script: Script, tiny: Path, tmp_path: 
 
 def test_task_gives_the_difficulty(script: Script) -> None:
     usual = ("--preset", "sample", "--pooler", "mean", "--epochs", 1)
-    alone = script(PRETRAIN, *usual, "--difficulty", "task")
-    assert alone.code == 2 and "--difficulty task and --difficulty-run RUN" in alone.errors[0]
-    unfinished = script(PRETRAIN, *usual, "--difficulty", "task", "--difficulty-run", SAMPLE)
-    assert unfinished.code == 2 and "manifest.json: no such file" in unfinished.errors[0]
-    assert not unfinished.folder.exists()
-
     head = script(MULTITASK, "--tasks", "sts", "--max-steps", 3, "--limit-eval", 8, run_dir="head")
     assert head.code == 0, head.err
     usual += ("--order-within", "sorted")

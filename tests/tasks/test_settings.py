@@ -97,7 +97,7 @@ def test_run_has_a_sentence_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
 BAD = [
     ("--tasks sst,sst", "--tasks: 'sst,sst'"),
     ("--patience 2 --sampling sequential", "--patience and --sampling"),
-    ("--encoder . --weights y", "--from, --encoder and --weights exclude each other"),
+    ("--from . --weights y", "--from, --encoder and --weights exclude each other"),
     ("--option finetune --fine-tune-mode full-model", "--fine-tune-mode excludes --option"),
     ("--encoder runs/nowhere/encoder", "--encoder runs/nowhere/encoder: no such folder"),
     ("--sentence-encoder minilm", "--sentence-encoder belongs to --pairs joint"),

@@ -67,6 +67,13 @@ def test_resumed_run_maps_no_checkpoint(toy: Any, stopped: RunFolder) -> None:
     assert str(stopped.checkpoints) not in Path("/proc/self/maps").read_text()
 
 
+def test_deleted_checkpoints_are_missed(stopped: RunFolder) -> None:
+    """A run is not begun again without a word."""
+    shutil.rmtree(stopped.checkpoints)
+    with pytest.raises(UserError, match="holds no checkpoint, but the run had reached step 9"):
+        stopped.start_session(MANIFEST)
+
+
 def test_no_whole_checkpoint_is_an_error(stopped: RunFolder) -> None:
     (stopped.checkpoints / "step-00000004" / "model.safetensors").unlink()  # the kept one, which both need
     message = r"step-00000004/model\.safetensors is damaged; no checkpoint is whole; start again in another folder$"

@@ -285,6 +285,39 @@ def test_second_signal_ends_at_once(toy: Any, run: RunFolder, monkeypatch: pytes
     assert checkpoint.steps(run.checkpoints) == [4]
 
 
+@pytest.mark.parametrize("here", [True, False])
+def test_ranks_finish_a_stopped_evaluation(
+    toy: Any, run: RunFolder, here: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Together, although one of them alone has had the signal; a resumed run repeats the evaluation."""
+    ended = []
+
+    def score() -> float:
+        if here:
+            os.kill(os.getpid(), signal.SIGTERM)
+        ended.append(True)
+        return 0.5
+
+    def max_over_ranks(own: int, _: torch.device) -> int:
+        return signal.SIGTERM if ended else own
+
+    monkeypatch.setattr(distributed, "world", lambda: 2)
+    if not here:
+        monkeypatch.setattr(distributed, "max_over_ranks", max_over_ranks)
+    with pytest.raises(cli.Interrupted, match="stopped after step 8 of 12"):
+        toy.fit(run, scores=[0.4, score])
+    assert ended and [row["step"] for row in logged(run, "evaluation")] == [4]
+    assert checkpoint.steps(run.checkpoints) == [4, 8]
+
+
+def test_differing_ranks_are_not_saved(toy: Any, run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    differing = iter([0, 1])
+    monkeypatch.setattr(distributed, "differing_rank", lambda *_: next(differing))
+    with pytest.raises(UserError, match="step 4: the parameters of process 1 differ from those of process 0"):
+        toy.fit(run, save_every=2)
+    assert checkpoint.steps(run.checkpoints) == [2]
+
+
 def test_ranks_draw_their_own_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
     seeds = set()
     for rank in range(3):

@@ -71,7 +71,6 @@ def main(folder: str, rows: int, out: Path) -> None:
 def write(folder: str, rows: int, out: Path) -> None:
     """As `main`, inside the process group."""
     device = torch.device("cpu")
-    distributed._BUCKET = 1000  # so that the gradients are exchanged in several
     tokenizer = Tokenizer.load(Path(folder))
     sides = [ANCHORS, POSITIVES, NEGATIVES]
     tensors: dict[str, torch.Tensor] = {}
@@ -102,6 +101,8 @@ def write(folder: str, rows: int, out: Path) -> None:
         AdamW(decay_groups(model.parameters(), 0.01), lr=1e-3).step()
         state = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
         tensors[f"{name}: hash"] = torch.tensor([*hashlib.sha256(state).digest()])
+    other = torch.tensor([distributed.rank()])
+    tensors["differing rank"] = torch.tensor([distributed.differing_rank([other], device)])
     tensors["scores"] = first_ranks_scores(out.parent / "no-run")
     encoder = Encoder(BertModel.from_pretrained(folder), tokenizer, "mean", precision="fp32")
     sentences = [[tokenizer.cls, *ids, tokenizer.sep] for ids in tokenizer.encode(ANCHORS)]
@@ -118,4 +119,5 @@ def first_ranks_scores(folder: Path) -> torch.Tensor:
 
 
 if __name__ == "__main__":
+    distributed._BUCKET = 1000  # so that the gradients are exchanged in several
     main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3] + os.environ["RANK"]))

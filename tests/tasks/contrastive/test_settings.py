@@ -117,6 +117,7 @@ BAD = [
     (CONSERT, "--views shuffle", "--views 'shuffle': two views"),
     (CONSERT, "--views Adversarial,none", "adversarial.*--objective joint"),
     (SIMCSE, "--marks chinese", "--marks needs --marks-most"),
+    (PRETRAIN, "--difficulty task", "--difficulty task and --difficulty-run RUN"),
     (PRETRAIN, "--preset", "--preset"),
     # flags without effect
     (PRETRAIN, "--objective triplet --temperature 0.1", "--temperature belongs to --objective nt-xent"),
