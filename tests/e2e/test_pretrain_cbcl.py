@@ -120,21 +120,34 @@ def test_first_update_follows_adam(script: Script, tiny: Path) -> None:
         assert change.abs().max().item() == pytest.approx(1e-3 * factor, rel=0.02)
 
 
-def test_unique_batches_exchange_rows(script: Script, tmp_path: Path) -> None:
-    """Every anchor reads as its positive, and as that of another row: only without that row is each positive found."""
-    path = tmp_path / "triplets.csv"
-    lines = []
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [
+        (PRETRAIN, "--triplets triplets.csv --order none"),
+        pytest.param("tasks/contrastive/simcse.py", "--texts texts.txt --keep-duplicates", marks=pytest.mark.slow),
+        pytest.param(
+            "tasks/contrastive/consert.py",
+            "--texts texts.txt --keep-duplicates --views none,none",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_unique_batches_exchange_rows(script: Script, tmp_path: Path, command: str, more: str) -> None:
+    """Every text reads as its positive, and as that of another row: only without that row is each positive found."""
+    triplets = ["sent0,sent1,hard_neg\n"]
+    texts = []
     # signs that the vocabulary lacks, all of which are read as [UNK]
     signs = ("\N{SNOWMAN}", "\N{UMBRELLA}")
     for who, what, unknown in product(("cat", "dog", "bird", "mat"), ("sat", "sleeps", "runs"), signs):
-        lines.append(f"a {who} {what} {unknown},a {who} {what} \N{CLOUD},who {what}\n")
-    path.write_text("sent0,sent1,hard_neg\n" + "".join(lines))
+        texts.append(f"a {who} {what} {unknown}\n")
+        triplets.append(f"a {who} {what} {unknown},a {who} {what} \N{CLOUD},who {what}\n")
+    (tmp_path / "triplets.csv").write_text("".join(triplets))
+    (tmp_path / "texts.txt").write_text("".join(texts))
+    flags = (*more.split(), "--pooler", "mean", "--batch-size", 12, "--encoder-dropout", 0, "--max-steps", 1)
+    flags += ("--sts-dev", "none", "--keep", "last", "--patience", 0, "--synonyms", "none")
     accuracies = {}
     for unique in ("true", "false"):
-        flags = ("--triplets", path, "--preset", "sample", "--pooler", "mean", "--order", "none", "--batch-size", 12)
-        flags += ("--sts-dev", "none", "--keep", "last", "--encoder-dropout", 0, "--max-steps", 1)
-        flags += ("--unique-batches", unique)
-        run = script(PRETRAIN, *flags, run_dir=unique)
+        run = script(command, *flags, "--unique-batches", unique, run_dir=unique)
         assert run.code == 0, run.err
         accuracies[unique] = run.rows()[0]["nli/accuracy"]
     assert accuracies["false"] < accuracies["true"] == 1
