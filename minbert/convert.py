@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy._core import multiarray
+from torch import Tensor
 
 from minbert import weights
 from minbert.bert import BertModel
@@ -64,7 +65,9 @@ def convert_checkpoint(source: Path, like: str, to: Path) -> Path:
     if to.exists():
         raise UserError(f"--to {to}: exists already")
     content = _unpickle(source)
-    tensors = content.get("model", content)
+    tensors = content.get("model", content) if isinstance(content, dict) else content
+    if not _is_state_dict(tensors):
+        raise UserError(f"{source}: holds no tensors by name, as the course's code saves them")
     encoder = {name: tensor for name, tensor in tensors.items() if name.startswith("bert.")}
     folder = weights.resolve(like, "--like")
     config = BertConfig.read(folder)
@@ -74,6 +77,12 @@ def convert_checkpoint(source: Path, like: str, to: Path) -> Path:
     state = weights.to_state_dict(encoder or tensors, model, source)
     weights.save(to, state, config, Tokenizer.load(folder), "pooler")
     return to
+
+
+def _is_state_dict(content: Any) -> bool:
+    if not isinstance(content, dict):
+        return False
+    return all(isinstance(name, str) and isinstance(value, Tensor) for name, value in content.items())
 
 
 def _unpickle(path: Path) -> dict[str, Any]:

