@@ -5,6 +5,7 @@ python ablations/changed_words.py --data DIR > ablations/results/changed-words.c
 
 import re
 import sys
+from itertools import chain
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -27,8 +28,8 @@ def main() -> None:
     parser.add_argument("--data", default="", metavar="DIR", help="folder of the data (default: $DATA_DIR, else data/)")
     options = parser.parse_args()
     path = readers.find_file(data_path(options.data), "nli", FILES)
-    columns = pd.read_csv(path, dtype=str, keep_default_na=False)
-    texts = columns[["sent0", "sent1", "hard_neg"]].stack().unique().tolist()
+    rows_read = readers.open_as(path, "triplet", "train").rows
+    texts = list(dict.fromkeys(chain.from_iterable(row.texts for row in rows_read)))
     words = sum(len(re.findall(r"[^\W\d_]+", text)) for text in texts)
     folder = wordnet.find_nltk_data(options.data)
     keep = synonyms.words_of(synonyms.KEEP)

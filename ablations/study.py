@@ -39,6 +39,8 @@ COMMANDS: dict[str, tuple[str, type[Settings]]] = {
     STAGE_TWO: ("multitask_train.py", MultitaskSettings),
 }
 """Name of a command in a study -> the arguments of Python, and its settings."""
+SUITES = ("sts_suite", "transfer", "probes")
+"""The modules of `tasks.benchmarks` that score an encoder."""
 STAGE_ONE_SCORES = (
     "sts_dev_spearman",
     "frozen_loss",
@@ -245,7 +247,7 @@ def read_study(name: str, model: str = "") -> Study:
         _check(study)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, AttributeError, StopIteration) as error:
         raise UserError(f"{path}: a key is missing or unknown: {error}") from error
     return study
 
@@ -294,6 +296,8 @@ def _check(study: Study) -> None:
         if arm.start:
             one_of(arm.start, study.arms, f"arms.{arm.name}.from")
     one_of(study.baseline, study.arms, "baseline")
+    for name, suite in study.suites.items():
+        one_of(suite.partition(" ")[0], SUITES, f"suites.{name}")
     for score in study.scores:
         if not any(study.has_score(arm, score) for arm in study.arms.values()):
             raise UserError(f"scores: no arm has a score {score}")

@@ -9,6 +9,7 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,13 @@ class ScoreDisplay:
 
 
 def matches(score: str, wanted: str) -> bool:
-    """Whether a score is `wanted`, or matches its pattern, such as `sst.f1.*` or `sts/*`."""
-    return score == wanted or (wanted.endswith("*") and score.startswith(wanted[:-1]))
+    """Whether a score is `wanted`, or matches its pattern, such as `sst.f1.*` or `sts/*`.
+
+    The mean cosines that an STS suite has besides its correlations match no pattern.
+    """
+    if "/cosine " in score:
+        return score == wanted
+    return fnmatchcase(score, wanted)
 
 
 def write_results(study: Study, runs: Sequence[ArmRun], folder: Path, command: str, failed: Mapping[str, str]) -> bool:

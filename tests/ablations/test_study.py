@@ -88,6 +88,7 @@ def test_study_is_sound(name: str, model: str) -> None:
         ('baseline = "narrow"', 'baseline = "narow"', "baseline: 'narow' is not one of"),
         ('"sts_dev_spearman"', '"dev_norm"', "scores: no arm has a score dev_norm"),
         ("margin = 0.3", 'from = "wider"', "arms.wide.from: 'wider' is not one of"),
+        ("[arms.narrow]", "[suites]\nsts = 'stss'\n\n[arms.narrow]", "suites.sts: 'stss' is not one of"),
     ],
 )
 def test_mistake_names_file_and_key(write: Write, old: str, new: str, message: str) -> None:
