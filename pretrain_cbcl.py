@@ -135,8 +135,8 @@ class TripletTrainStep(ContrastiveTrainStep):
         anchor, positive, *hard_negatives = vectors.chunk(len(self.columns))
         negative = hard_negatives[0] if hard_negatives else None
         if self.loss_settings.objective == "nt-xent":
-            inputs = (anchor, positive, negative, self.loss_settings.temperature)
-            return {"loss": losses.nt_xent(*inputs), "accuracy": losses.accuracy(*inputs)}
+            logits = losses.candidate_logits(anchor, positive, negative, self.loss_settings.temperature)
+            return {"loss": losses.nt_xent_from_logits(logits), "accuracy": losses.nearest_share(logits)}
         assert negative is not None, "find_data has refused rows without a hard negative"
         margin = self.loss_settings.loss_margin
         if self.loss_settings.objective == "triplet":

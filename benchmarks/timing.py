@@ -118,7 +118,7 @@ def flags(doc: str | None) -> argparse.ArgumentParser:
     parser = cli.Parser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=DATA, metavar="DIR", help="(default: $DATA_DIR, else data/sample)")
     parser.add_argument("--weights", default="minilm", help="minilm, or a folder (default: %(default)s)")
-    parser.add_argument("--device", type=torch.device, default=torch.device("cpu"), help="cpu or cuda (default: cpu)")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="(default: cpu)")
     parser.add_argument("--batches", type=int, default=20, help="timed batches (default: %(default)s)")
     parser.add_argument("--warmup", type=int, default=20, help="batches before them (default: %(default)s)")
     parser.add_argument("--length", type=int, default=32, help="longest sentence in tokens (default: %(default)s)")

@@ -38,7 +38,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from benchmarks import single_task
 from benchmarks.timing import Program, describe_machine, flags, measure, precisions_of, shuffled, timing_table
-from minbert import AdamW, BertModel, Ragged, weights
+from minbert import AdamW, BertConfig, BertModel, Ragged, weights
 from minbert.fast import accelerate
 from minbert.fast.graphs import GraphedVectors
 from minbert.precision import autocast
@@ -48,7 +48,6 @@ from minbert.train import cli
 from minbert.train.loop import StepContext
 from minbert.train.plan import PlannedBatch
 from pretrain_cbcl import LossSettings, TripletTrainStep
-from tasks import readers
 from tasks.contrastive import triplets
 from tasks.contrastive.settings import TASK
 from tasks.contrastive.step import ContrastiveModel
@@ -146,7 +145,7 @@ def triplet_batches(examples: Examples, size: int, count: int, collate: Callable
 
 def stage_one(options: argparse.Namespace, folder: Path, precisions: Sequence[str]) -> Table:
     """The table of stage one."""
-    device = options.device
+    device = torch.device(options.device)
     size = options.batch_size
     inputs = (folder, options.data, options.length)
     programs: dict[str, Program] = {}
@@ -170,8 +169,8 @@ def stage_one(options: argparse.Namespace, folder: Path, precisions: Sequence[st
 def read_pairs(data: Path, folder: Path) -> list[Pair]:
     """The Quora pairs of a data folder as `[CLS] a [SEP] b [SEP]`."""
     tokenizer = Tokenizer.load(folder)
-    longest = BertModel.from_pretrained(folder).config.max_position_embeddings
-    rows = readers.open_as(readers.find_file(data, "course", ["quora-train.csv"]), "pair-class").rows
+    longest = BertConfig.read(folder).max_position_embeddings
+    rows = single_task.rows_of("quora", "train", data)
     first = tokenizer.encode([row.texts[0] for row in rows])
     second = tokenizer.encode([row.texts[1] for row in rows])
     pairs = []
@@ -252,7 +251,7 @@ def their_pair_step(folder: Path, precision: str, device: torch.device) -> Calla
 
 def stage_two(options: argparse.Namespace, folder: Path, precisions: Sequence[str]) -> Table:
     """The table of stage two."""
-    device = options.device
+    device = torch.device(options.device)
     size = options.batch_size
     pairs = read_pairs(options.data, folder)
     programs = {}

@@ -14,7 +14,7 @@ from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
 from minbert.files import write_atomic
 
@@ -96,7 +96,7 @@ def thousands(axis: Any) -> None:
     """Integer ticks with commas as thousands separators."""
     # few, as matplotlib does not know how wide these labels are
     axis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axis.set_major_formatter("{x:,.0f}")
 
 
 def save(figure: Any, path: Path) -> None:

@@ -80,17 +80,11 @@ def _dev_norm_samples(tasks: ScoresByTask, samples: Mapping[str, np.ndarray]) ->
 
 
 def rows_in_common(systems: Sequence[PredictedRows]) -> list[PredictedRows]:
-    """The labelled rows whose id, gold label and, if all have recorded them, texts are in all systems.
-
-    They are in the order of the first.
-    """
+    """The labelled rows whose id, gold label and texts are in all systems, in the order of the first."""
     labelled = [rows.labelled() for rows in systems]
-    # an ensemble may have left the texts out, which are empty tuples then
-    with_texts = all(all(rows.texts) for rows in labelled)
     indices = []
     for rows in labelled:
-        texts = rows.texts if with_texts else rows.ids
-        keys = zip(rows.ids, rows.gold.tolist(), texts)
+        keys = zip(rows.ids, rows.gold.tolist(), rows.texts)
         indices.append({key: index for index, key in enumerate(keys)})
     shared = [key for key in indices[0] if all(key in index for index in indices)]
     aligned = []

@@ -20,6 +20,7 @@ from minbert.files import distinct_names, write_json
 from minbert.train import cli
 from tasks import compare, evaluate, manifests, metrics, predict, record
 from tasks.definitions import recorded_definition
+from tasks.examples import Examples
 from tasks.intervals import RESAMPLES
 from tasks.record import Predictions, TaskScores
 from tasks.report import page
@@ -73,16 +74,13 @@ def predict_member(run: Path, name: str, data: Path | None = None) -> Member:
     """
     predictor = predict.load(run)
     tasks = predictor.model.tasks
-    rows = {}
+    splits: dict[str, dict[str, Examples]] = {"dev": {}, "test": {}}
     for task in tasks.values():
         for split in task.splits:
-            if split == "train":
-                continue
-            path = manifests.recorded_file(run, task.name, split, data)
-            examples = task.open(path, split, predictor.tokenizer, predictor.max_length)
-            outputs = predictor.outputs(task, examples)
-            rows[task.name, split] = record.rows_of(examples, task.predict(outputs), task.probabilities(outputs))
-    return Member(name, tasks, rows)
+            if split != "train":
+                path = manifests.recorded_file(run, task.name, split, data)
+                splits[split][task.name] = task.open(path, split, predictor.tokenizer, predictor.max_length)
+    return Member(name, tasks, evaluate.predict(predictor.model, splits, predictor.precision, {}))
 
 
 def average(members: Sequence[Member]) -> Member:

@@ -40,7 +40,7 @@ def spearman(x: np.ndarray, y: np.ndarray) -> float | None:
 
 
 def macro_f1(predicted: np.ndarray, gold: np.ndarray) -> np.ndarray:
-    """The mean F1 of the classes that are predicted or gold, over the last axis: [..., N] to [...]; NaN for N = 0."""
+    """The mean F1 of the classes that are predicted or gold, over the last axis: [..., N] to [...]."""
     scores = []
     for label in np.unique(np.concatenate([predicted.ravel(), gold.ravel()])):
         is_predicted = predicted == label
@@ -49,8 +49,6 @@ def macro_f1(predicted: np.ndarray, gold: np.ndarray) -> np.ndarray:
         with np.errstate(invalid="ignore"):
             # not a number where the class is in neither
             scores.append(2 * right / (is_predicted.sum(-1) + is_gold.sum(-1)))
-    if not scores:
-        return np.asarray(np.nan)
     return np.asarray(np.nanmean(scores, axis=0))
 
 

@@ -167,14 +167,14 @@ def load(run: Path | str) -> Predictor:
 @contextmanager
 def _input_file(source: str) -> Iterator[tuple[Path, str]]:
     """A file, or one with what is on standard input (`-`), and how messages name it."""
+    if source != "-":
+        yield Path(source), source
+        return
+    name = "standard input"
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(source)
-        name = source
-        if source == "-":
-            # the readers look at the first lines before they read
-            path = Path(folder) / "standard-input"
-            path.write_bytes(sys.stdin.buffer.read())
-            name = "standard input"
+        # the readers look at the first lines before they read
+        path = Path(folder) / "standard-input"
+        path.write_bytes(sys.stdin.buffer.read())
         try:
             yield path, name
         except UserError as error:

@@ -159,7 +159,7 @@ class FileSettings(SynonymFileSettings):
 class RunSettings(settings.RunSettings):
     """The run's folder, its checkpoints and its log."""
 
-    run_dir: str = flag("runs/multitask", "folder of the run: new, or empty, except with --resume", metavar="DIR")
+    run_dir: str = flag("runs/multitask", settings.RUN_HELP, metavar="DIR")
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ from minbert.files import expand_user, read_toml, require_file
 from minbert.pooling import NAMES as POOLERS
 from minbert.train import cli
 
+RUN_HELP = "folder of the run: new, or empty, except with --resume"
+
 
 def flag(default: Any, text: str, **options: Any) -> Any:
     """A field of a group: its default and its help; `options` are those of argparse, such as `metavar`."""
@@ -159,7 +161,7 @@ class FileSettings:
 class RunSettings:
     """The run's folder, its checkpoints and its log."""
 
-    run_dir: str = flag("runs/run", "folder of the run: new, or empty, except with --resume", metavar="DIR")
+    run_dir: str = flag("runs/run", RUN_HELP, metavar="DIR")
     resume: bool = flag(False, "resume from the newest checkpoint, or start if there is none")
     save_every: int = flag(0, "save a checkpoint every N steps, in addition to the one at each evaluation")
     log_every: int = flag(

@@ -298,7 +298,8 @@ def frame_of(scores: Iterable[Score], measure: str = "") -> pd.DataFrame:
             names = {"encoder": score.encoder.name, "pooler": score.encoder.pooler, "label": score.encoder.label}
             value = {"measure": score.measure, "set": score.set, "value": score.value}
             rows.append({**names, **value, **bounds(score.samples), **score.details})
-    return pd.DataFrame(rows)
+    # a mean has no number of rows: as objects the other numbers stay whole
+    return pd.DataFrame(rows, dtype=object)
 
 
 def differences(scores: Sequence[Score], encoders: Sequence[NamedEncoder], measure: str) -> pd.DataFrame:

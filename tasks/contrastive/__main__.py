@@ -18,6 +18,7 @@ from minbert.errors import UserError, format_count
 from minbert.files import expand_user
 from minbert.pooling import NAMES as POOLERS
 from minbert.train import cli
+from minbert.train.settings import require_range
 from minbert.train.start import saved_pooler
 from tasks import readers
 from tasks.contrastive import scoring, triplets
@@ -41,7 +42,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     show.add_argument("--max-length", type=int, default=32, metavar="N", help=f"longest sentence in tokens {usual}")
     show.add_argument("--margin", type=float, default=0.2, help=f"of easy triplets {usual}")
     show.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="auto", help="number format")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    require_range(options, "margin", 0)
+    return options
 
 
 def triplets_of(path: Path, premise: str) -> Texts:

@@ -18,7 +18,7 @@ from minbert.errors import UserError
 from minbert.train import cli, plan, start
 from minbert.train.loop import StepContext
 from minbert.train.plan import PlannedBatch
-from minbert.train.settings import flag, parse, refuse_flags, require_range
+from minbert.train.settings import RUN_HELP, flag, parse, refuse_flags, require_range
 from minbert.train.start import OpenRun
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files, write_replacements
 from tasks.contrastive import corpora, losses, nli
@@ -27,7 +27,6 @@ from tasks.contrastive.data import find_dev_pairs, prepare_data
 from tasks.contrastive.fit import fit_and_save
 from tasks.contrastive.pairs import NliFileSettings, find_pairs, read_pairs
 from tasks.contrastive.settings import (
-    RUN_HELP,
     TASK,
     ContrastiveEncoderSettings,
     InBatchTrainingSettings,

@@ -42,12 +42,6 @@ def nt_xent_from_logits(logits: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def accuracy(anchor: Tensor, positive: Tensor, hard_negative: Tensor | None, temperature: float) -> Tensor:
-    """The share of anchors that are nearer to their own positive than to every other candidate of `nt_xent`."""
-    return nearest_share(candidate_logits(anchor, positive, hard_negative, temperature))
-
-
-@torch.no_grad()
 def nearest_share(logits: Tensor) -> Tensor:
     """The share of rows whose own candidate is above every other in logits [B, C]; a tie is a miss."""
     positives = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)

@@ -19,7 +19,7 @@ from minbert.ragged import to_device
 from minbert.train import cli, plan, start
 from minbert.train.loop import StepContext
 from minbert.train.plan import PlannedBatch
-from minbert.train.settings import DataSettings, flag, parse
+from minbert.train.settings import RUN_HELP, DataSettings, flag, parse
 from minbert.train.start import OpenRun
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files, write_replacements
 from tasks.contrastive import losses
@@ -27,7 +27,7 @@ from tasks.contrastive.curriculum import shuffled_plan
 from tasks.contrastive.data import find_dev_pairs, prepare_data
 from tasks.contrastive.fit import fit_and_save
 from tasks.contrastive.pairs import PhraseFileSettings, find_pairs, find_phrases, read_pairs
-from tasks.contrastive.settings import RUN_HELP, TASK, EncoderSettings, RunSettings, StageOneSettings, TrainingSettings
+from tasks.contrastive.settings import TASK, EncoderSettings, RunSettings, StageOneSettings, TrainingSettings
 from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep, Inputs, Metrics
 from tasks.examples import Examples
 from tasks.presets import PRESETS

@@ -6,11 +6,10 @@ from typing import Any, ClassVar, Literal
 
 from minbert.errors import UserError
 from minbert.train import settings
-from minbert.train.settings import DataSettings, Settings, flag, require_range
+from minbert.train.settings import RUN_HELP, DataSettings, Settings, flag, require_range
 from tasks.augment.synonyms import SynonymFileSettings, SynonymSettings
 from tasks.presets import CBCL_RUN
 
-RUN_HELP = "folder of the run: new, or empty, except with --resume"
 NO_PAIRS = "none"
 """The value of `--sts-dev` without scored pairs."""
 TASK = "nli"

@@ -13,7 +13,7 @@ from torch import Tensor
 from minbert.errors import UserError
 from minbert.train import cli, distributed, plan, start
 from minbert.train.plan import PlannedBatch
-from minbert.train.settings import flag, parse, require_range
+from minbert.train.settings import RUN_HELP, flag, parse, require_range
 from minbert.train.start import OpenRun
 from tasks.augment.punctuation import MARKS, Punctuation
 from tasks.augment.synonyms import SynonymSettings, synonym_augmentation, synonym_files, write_replacements
@@ -22,7 +22,6 @@ from tasks.contrastive.curriculum import shuffled_plan
 from tasks.contrastive.data import find_dev_pairs, prepare_data
 from tasks.contrastive.fit import fit_and_save
 from tasks.contrastive.settings import (
-    RUN_HELP,
     TASK,
     ContrastiveEncoderSettings,
     FileSettings,
@@ -105,8 +104,9 @@ class SimcseTrainStep(ContrastiveTrainStep):
         temperature = self.loss_settings.temperature
         # two passes of a text in one batch have dropout masks of their own
         first, second, *punctuated = vectors.chunk(len(self.columns))
-        loss = losses.nt_xent(first, second, None, temperature)
-        accuracy = losses.accuracy(first, second, None, temperature)
+        logits = losses.candidate_logits(first, second, None, temperature)
+        loss = losses.nt_xent_from_logits(logits)
+        accuracy = losses.nearest_share(logits)
         if not punctuated:
             return {"loss": loss, "accuracy": accuracy}
         punctuation_loss = losses.nt_xent(first, punctuated[0], None, temperature)

@@ -100,15 +100,15 @@ class ContrastiveModel(nn.Module):
         return self
 
     def vectors(self, ragged: Ragged) -> Tensor:
-        """The vectors that the loss sees: [B, D]."""
+        """The vectors that the loss sees: [N, D]."""
         return self.projected(self.graphed_vectors(ragged))
 
     def pool(self, states: list[Tensor], ragged: Ragged) -> Tensor:
-        """The vectors that the loss sees, from hidden states: [B, D]."""
+        """The vectors that the loss sees, from hidden states: [N, D]."""
         return self.projected(pool(self.encoder, states, ragged, self.pooler))
 
     def projected(self, pooled: Tensor) -> Tensor:
-        """tanh(W x + b) with a projection used in training only, else unchanged: [B, D]."""
+        """tanh(W x + b) with a projection used in training only, else unchanged: [N, D]."""
         if self.projection is None:
             return pooled
         return torch.tanh(self.projection(pooled))

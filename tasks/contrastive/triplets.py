@@ -97,6 +97,8 @@ def read_triplets(files: TripletFiles, per_premise: str, tokenizer: Tokenizer, l
 
     cache, hashes = cache_rows(files.paths, rows(), ["triplets", files.kind, pairing, *names], tokenizer)
     entry = {"files": hashes, "per_premise": pairing, **cache.report, "skipped": cache.manifest_entry()["skipped"]}
+    entry["left_out"] = cache.left_out
+    entry["read"] = cache.report["counts"]["read"] + cache.left_out
     return TrainingRows(Examples(cache, tokenizer, length), entry)
 
 

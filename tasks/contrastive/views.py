@@ -33,10 +33,10 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 class Streams:
     """Random bits for each sentence of a batch, a pure function of (seed, epoch, number of the view, key).
 
-    `keys` (the sentence's row) and `view_numbers` (0 for the first view) are int64 [B]. A stream does not depend on the
-    rest of the batch, the chunk or the rank. Each sentence has its own SplitMix64 sequence (Steele et al. 2014) of
-    64-bit words, which never repeat; those of a whole batch are computed at once, which a generator for each sentence
-    cannot.
+    `keys` (one for each text of the data) and `view_numbers` (0 for the first view) are int64 [B]. A stream does not
+    depend on the rest of the batch, the chunk or the rank. Each sentence has its own SplitMix64 sequence (Steele et al.
+    2014) of 64-bit words, which never repeat; those of a whole batch are computed at once, which a generator for each
+    sentence cannot.
     """
 
     seed: int

@@ -194,7 +194,7 @@ def unknown_format(table: Table, request: Request) -> UserError:
         )
     names = format_list(table.names[:_NAMES_SHOWN])
     return UserError(
-        f"{path}:1: no column {wanted}: the first line must have the names of the columns, and has {names}"
+        f"{path}:1: no column {wanted}: the first line must have the names of the columns, and has {names}{pairs}"
     )
 
 

@@ -2,13 +2,14 @@
 
 import math
 import re
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
 from minbert.errors import UserError
 from minbert.files import require_file
 from minbert.token_cache import Row
-from tasks.readers.kinds import QUESTIONS, parse_score
+from tasks.readers.kinds import QUESTIONS, parse_name, parse_score
 from tasks.readers.rows import DataFile, plain_lines, read_label
 from tasks.readers.table import Table, read_lines
 
@@ -99,11 +100,18 @@ def is_trec(table: Table) -> bool:
 
 
 def read_trec(path: Path, *, labelled: bool = True) -> DataFile:
-    """The questions of a latin-1 file, each after its type; classes follow `kinds.QUESTIONS`."""
+    """The questions of a latin-1 file, each after its type; classes follow `kinds.QUESTIONS`.
+
+    A type without a question is skipped. Raises `UserError` for a line without a type.
+    """
     data = DataFile(path, 1)
     for line, text in plain_lines(path, "latin-1"):
         question_type, _, question = text.partition(" ")
-        label = float(QUESTIONS.index(question_type.partition(":")[0]))
+        if not question:
+            data.skip(line, "sentence: empty")
+            continue
+        name, _, _ = question_type.partition(":")
+        label = read_label(path, line, "class", name, partial(parse_name, names=QUESTIONS))
         data.keep(line, (question.strip(),), label if labelled else math.nan)
     return data
 

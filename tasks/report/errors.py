@@ -195,12 +195,12 @@ def proper_nouns(text: str, tag: wordnet.Tagger) -> list[str]:
 
 
 def pairs_with_nouns(run: Run, task: str, *, seed: int, data: Path | None = None) -> pd.DataFrame:
-    """1,300 labelled dev pairs with their proper nouns, counted over the sentences of all fine-tuning files.
+    """1,300 labelled dev pairs with their proper nouns, and how often training sentences have each.
 
-    The columns are `texts` as published, `right` for a correct prediction, `nouns` with their counts in training, and
-    `rarest`, the least of these (NaN without nouns). A noun is counted as a word whatever its case. Pairs are sampled
-    by the counter (seed, "nouns", task). Raises `UserError` as `dev_rows` and `original_rows` do, for a task without
-    classes, or if NLTK's tagger is not installed.
+    The columns are `texts` as published, `right` for a correct prediction, `nouns` with their counts in the training
+    files of the run's course tasks, and `rarest`, the least of these (NaN without nouns). A noun is counted as a word
+    whatever its case. Pairs are sampled by the counter (seed, "nouns", task). Raises `UserError` as `dev_rows` and
+    `original_rows` do, for a task without classes, or if NLTK's tagger is not installed.
     """
     scores, rows = dev_rows(run, task)
     if not scores.classes:

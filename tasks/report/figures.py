@@ -18,6 +18,7 @@ from tasks import charts, metrics
 from tasks.charts import BLUE, DASHED, GREEN, GREY, GROUND, INK, ORANGE, QUIET, SLOTS, VERMILION, page_svg
 from tasks.contrastive import scoring
 from tasks.contrastive.curriculum import GROUPS, difficulty
+from tasks.contrastive.settings import TASK
 from tasks.record import PredictedRows, TaskScores
 from tasks.runs import Run
 from tasks.tables import MISSING, number
@@ -74,13 +75,9 @@ def training_figures(run: Run) -> list[Figure]:
 def loss_curves(run: Run) -> list[Curve]:
     """The training loss of each task, or of stage one with the loss of a random guess."""
     chance = run.scores.get("chance_loss")
+    names = [TASK]
     if run.multitask:
         names = list(run.tasks)
-    else:
-        keys: set[str] = set()
-        for row in run.train:
-            keys.update(key for key in row if key.endswith("/loss"))
-        names = sorted(key.removesuffix("/loss") for key in keys)
     curves = []
     for name in names:
         title = "training loss"
@@ -177,9 +174,8 @@ def draw_curve(curve: Curve, *, evaluations: Sequence[float], kept: float, last:
             axes.plot(ticks, [0] * len(ticks), color=QUIET, **below)
         axes.axvline(kept, color=INK, linewidth=1, linestyle=(0, (2, 3)))
         axes.annotate("kept", (kept, 1), (0, 3), xycoords=on_axis, textcoords="offset points", ha="center", color=INK)
-        end = max(last, *x, 1)
         # a little room, so that a point on either end is a whole one
-        axes.set(xlabel="step", xlim=(-0.01 * end, 1.01 * end))
+        axes.set(xlabel="step", xlim=(-0.01 * last, 1.01 * last))
         axes.set_title(curve.unit, pad=16)
         charts.thousands(axes.xaxis)
     return svg.getvalue()
@@ -291,7 +287,8 @@ def confusion(counts: np.ndarray, classes: Sequence[str]) -> bytes:
         # the shades are readable, the numbers would not be
         font = {"fontsize": min(11, max(4, 500 / size))}
     with page_svg(width, height) as (axes, svg):
-        axes.pcolormesh(cells, edgecolors=GROUND, linewidth=0 if many else 2)
+        # as vectors, the cells of 150 classes take 5 MB
+        axes.pcolormesh(cells, edgecolors=GROUND, linewidth=0 if many else 2, rasterized=many)
         if not many:
             for (row, column), share in np.ndenumerate(shares):
                 centre: Any = {"ha": "center", "color": INK}

@@ -223,7 +223,8 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("preset", manifest.get("preset", "")),
     ]
     for name in _SETTINGS:
-        rows.append((name.replace("_", " "), str(run.settings.get(name) or "")))
+        value = run.settings.get(name)
+        rows.append((name.replace("_", " "), "" if value is None else str(value)))
     entries = manifests.data_entries(manifest)
     if not run.multitask:
         rows.append(("dev pairs", _dev_pairs(entries["sts_dev"])))
@@ -251,9 +252,8 @@ def _kept(run: Run) -> str:
     step = run.kept_step
     if step == 0:
         return f"the encoder from before training: no evaluation was better by {selection['metric']}"
-    rule = "the last" if selection["keep"] == "last" else f"the best by {selection['metric']}"
-    if not selected_by_dev(run) and step == run.scores["last_step"]:
-        rule = "the last"
+    is_best = selection["keep"] == "best" and step == run.scores["best_step"]
+    rule = f"the best by {selection['metric']}" if is_best else "the last"
     share = run.settings.get("average") or 0
     if share and step == run.manifest["plan"]["steps"]:
         return f"the mean of the weights over the last {share:.0%} of {format_count(step, 'steps')}, {rule}"
@@ -262,9 +262,9 @@ def _kept(run: Run) -> str:
 
 def _dev_pairs(entry: dict[str, Any]) -> str:
     """Stage one's dev pairs: name, number, and how many of them are in scored sets."""
-    if not entry.get("name"):
+    if not entry.get("kept"):
         return ""
-    text = f"{entry['name']}, {entry.get('kept') or 0:,}"
+    text = f"{entry['name']}, {entry['kept']:,}"
     if entry.get("absent"):
         text += f"; without {', '.join(entry['absent'])}"
     shared = [f"{count:,} in {name}" for name, count in entry.get("also_in", {}).items() if count]

@@ -79,6 +79,10 @@ def test_start_is_a_candidate(contrastive: MakeRun) -> None:
         assert ("step 5, the best by STS dev Spearman" in text) == by_dev_pairs
 
 
+def test_zero_is_a_setting(multitask: MakeRun) -> None:
+    assert ("seed", "0") in page.facts(read_run(multitask(seed=0)))
+
+
 def test_page_has_the_runs_scores(multitask: MakeRun) -> None:
     folder = multitask()
     scores = json.loads((folder / "scores.json").read_text())
