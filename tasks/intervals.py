@@ -37,7 +37,7 @@ def interval(samples: np.ndarray) -> Interval | None:
 
 
 def resampled(
-    statistic: Callable[[np.ndarray], np.ndarray], count: int, *purpose: str, seed: int = 0, resamples: int
+    statistic: Callable[[np.ndarray], np.ndarray], count: int, *purpose: str, seed: int, resamples: int
 ) -> np.ndarray:
     """A statistic of R resamples of N = `count` rows, drawn with replacement.
 

@@ -39,7 +39,7 @@ def numbers(values: Iterable[float], digits: int = 2, *, times: float = 1.0, sig
     return [number(value, digits, times=times, sign=sign) for value in values]
 
 
-def interval_text(low: float, high: float, digits: int = 2, *, times: float = 1.0, sign: bool = False) -> str:
+def interval_text(low: float, high: float, digits: int, *, times: float = 1.0, sign: bool) -> str:
     """An interval as [low, high]; a dash where there is none."""
     if math.isnan(low):
         return MISSING

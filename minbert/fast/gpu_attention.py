@@ -60,7 +60,7 @@ def _has_flash() -> bool:
     return False
 
 
-def flash(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: float = 0.0) -> Tensor:
+def flash(query: Tensor, key: Tensor, value: Tensor, ragged: Ragged, dropout: float) -> Tensor:
     """All sentences in one call of flash attention."""
     longest = max(ragged.lengths)
     ends = ragged.cu_seqlens

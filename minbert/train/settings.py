@@ -2,7 +2,7 @@
 
 The settings of a command are a dataclass of groups (encoder, training, run, ...), each a dataclass itself; the name of
 a flag is unique among them. A preset changes the defaults, `--config FILE.toml` overrides the preset, and flags
-override both. Preset and file are TOML tables whose keys are the names of flags.
+override both. Preset and file are TOML tables whose keys are the names of flags; a list is a value with commas.
 """
 
 import argparse
@@ -415,7 +415,10 @@ def parse(
 
 def _table_values(parser: _Parser, table: Mapping[str, Any], label: str) -> dict[str, Any]:
     """The values of a TOML table, checked as those of flags. Raises `UserError`, which begins with `label`."""
-    words = [f"{flag_name(key)}={value}" for key, value in table.items()]
+    words = []
+    for key, value in table.items():
+        text = ",".join(map(str, value)) if isinstance(value, list) else value
+        words.append(f"{flag_name(key)}={text}")
     try:
         namespace, names = parser.values(words)
     except UserError as error:

@@ -149,13 +149,11 @@ def alignment(first: np.ndarray, second: np.ndarray) -> float | None:
     return finite_or_none(float(np.square(first - second).sum(1).mean()))
 
 
-def uniformity(vectors: np.ndarray) -> float | None:
-    """ln of the mean of exp(-2 ||x - y||^2) over all pairs of M unit vectors (Wang and Isola 2020, section 4).
+def uniformity(vectors: np.ndarray) -> float:
+    """ln of the mean of exp(-2 ||x - y||^2) over all pairs of M >= 2 unit vectors (Wang and Isola 2020, section 4).
 
-    None for fewer than two. Memory is that of `_BLOCK` rows of the M x M distances.
+    Memory is that of `_BLOCK` rows of the M x M distances.
     """
-    if len(vectors) < 2:
-        return None
     squares = np.square(vectors).sum(1)
     total = 0.0
     for begin in range(0, len(vectors), _BLOCK):
@@ -233,15 +231,13 @@ def describe_failure(before: EvaluationResult, after: EvaluationResult, state: L
     )
 
 
-def last_epoch_loss(rows: Iterable[Mapping[str, Any]], plan: Plan) -> float | None:
+def last_epoch_loss(rows: Iterable[Mapping[str, Any]], plan: Plan) -> float:
     """Mean training loss over the rows of the last epoch, by which CBCL chose its settings (section 5.2).
 
     `rows` are those of `metrics.jsonl`: each has the mean over the examples since the row before it, and one ends with
     every epoch, whatever the logging interval.
     """
     train = [row for row in rows if row["kind"] == "train" and f"{TASK}/loss" in row]
-    if not train:
-        return None
     epoch = train[-1]["epoch"] - 1
     sizes = [len(examples) for _, examples in plan.build(epoch)]
     steps_before = plan.ends[epoch] - plan.lengths[epoch]

@@ -23,7 +23,6 @@ from tasks.readers.rows import DataFile, clean_pair, clean_sentence, read_rows, 
 from tasks.readers.table import Table, ending, open_table
 
 __all__ = [
-    "KINDS",
     "DataFile",
     "clean_pair",
     "clean_sentence",

@@ -322,7 +322,6 @@ def scatter(
         gold = gold[sample]
         predicted = predicted[sample]
     start, end = scale
-    end = max(end, float(gold.max()))
     if not same_scale and gold.max() <= 1:
         # dev pairs of two classes
         end = 1.0
