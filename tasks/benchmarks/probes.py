@@ -140,7 +140,7 @@ def probe_geometry(
         scores.append(Score(encoder, "alignment", scored.name, alignment, samples, {"rows": len(distances)}))
         both = np.concatenate([first, second])
         details = {"rows": len(both)}
-        scores.append(Score(encoder, "uniformity", scored.name, uniformity(both), details=details))
+        scores.append(Score(encoder, "uniformity", scored.name, nan_if_none(uniformity(both)), details=details))
     differences = common.differences(scores, encoders, "alignment")
     rows = wide(common.frame_of(scores), COLUMNS, "measure", 3)
     tables = [Table(f"Geometry, {scored.name} test", rows, (GEOMETRY_NOTE,), left=2)]

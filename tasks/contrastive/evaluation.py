@@ -149,10 +149,10 @@ def alignment(first: np.ndarray, second: np.ndarray) -> float | None:
     return finite_or_none(float(np.square(first - second).sum(1).mean()))
 
 
-def uniformity(vectors: np.ndarray) -> float:
+def uniformity(vectors: np.ndarray) -> float | None:
     """ln of the mean of exp(-2 ||x - y||^2) over all pairs of M >= 2 unit vectors (Wang and Isola 2020, section 4).
 
-    Memory is that of `_BLOCK` rows of the M x M distances.
+    None if a vector is not finite. Memory is that of `_BLOCK` rows of the M x M distances.
     """
     squares = np.square(vectors).sum(1)
     total = 0.0
