@@ -85,7 +85,7 @@ def _is_state_dict(content: Any) -> bool:
     return all(isinstance(name, str) and isinstance(value, Tensor) for name, value in content.items())
 
 
-def _unpickle(path: Path) -> dict[str, Any]:
+def _unpickle(path: Path) -> Any:
     """The content of a pickled checkpoint, read by torch's restricted reader: only `_HARMLESS` types."""
     try:
         with torch.serialization.safe_globals(_HARMLESS):

@@ -229,8 +229,8 @@ class Encoder:
         `truncate_dim` keeps the first dimensions only.
 
         Sentences longer than `max_length` are truncated, with a warning. Raises `TypeError` if `sentences` is neither a
-        string nor an iterable of strings in an order, such as a list or a column of a table, and `UserError` for an
-        unknown prompt.
+        string nor an ordered iterable of strings, such as a list or a column of a table, and `UserError` for an unknown
+        prompt.
         """
         texts = _list_of_strings([sentences] if isinstance(sentences, str) else sentences)
         rows, truncated = self.rows(texts, self.prompt(prompt, prompt_name))

@@ -74,7 +74,8 @@ def can_pack(device: torch.device) -> bool:
 def packing_is_fast(precision: str) -> bool:
     """Whether this processor computes faster with packed weights.
 
-    In fp32 an encoding with packed weights takes 0.91 of the time on an AMD EPYC with AVX512, but 1.14 with AVX2 alone.
+    In fp32 an encoding takes 0.91 times as long with packed weights as without on an AMD EPYC with AVX512, but 1.14
+    times as long on one with AVX2 alone.
     """
     if precision == "bf16":
         return supports_bf16(torch.device("cpu"))

@@ -2,7 +2,8 @@
 
 The settings of a command are a dataclass of groups (encoder, training, run, ...), each a dataclass itself; the name of
 a flag is unique among them. A preset changes the defaults, `--config FILE.toml` overrides the preset, and flags
-override both. Preset and file are TOML tables whose keys are the names of flags; a list is a value with commas.
+override both. Preset and file are TOML tables whose keys are the names of flags; the values of a list are joined by
+commas.
 """
 
 import argparse

@@ -298,7 +298,7 @@ def frame_of(scores: Iterable[Score], measure: str = "") -> pd.DataFrame:
             names = {"encoder": score.encoder.name, "pooler": score.encoder.pooler, "label": score.encoder.label}
             value = {"measure": score.measure, "set": score.set, "value": score.value}
             rows.append({**names, **value, **bounds(score.samples), **score.details})
-    # a mean has no number of rows: as objects the other numbers stay whole
+    # as objects, numbers of rows stay integers beside a mean, which has none
     return pd.DataFrame(rows, dtype=object)
 
 

@@ -97,6 +97,11 @@ def test_mistake_names_file_and_key(write: Write, old: str, new: str, message: s
         read_study(path)
 
 
+def test_patterns_leave_cosines_out() -> None:
+    assert matches("sts/STS12", "sts/*") and matches("sts/cosine neutral", "sts/cosine neutral")
+    assert not matches("sts/cosine neutral", "sts/*")
+
+
 def test_axes_give_all_combinations(write: Write) -> None:
     head = STUDY.partition("[arms.narrow]")[0].replace('"narrow"', '"0.1+1"')
     study = read_study(write(f"{head}[axes]\nmargin = [0.1, 0.3]\npacing-exponent = [1, 2]\n"))

@@ -68,7 +68,7 @@ def test_resumed_run_maps_no_checkpoint(toy: Any, stopped: RunFolder) -> None:
 
 
 def test_deleted_checkpoints_are_missed(stopped: RunFolder) -> None:
-    """A run is not begun again without a word."""
+    """The run is not started again."""
     shutil.rmtree(stopped.checkpoints)
     with pytest.raises(UserError, match="holds no checkpoint, but the run had reached step 9"):
         stopped.start_session(MANIFEST)

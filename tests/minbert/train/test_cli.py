@@ -126,7 +126,7 @@ cli.run(main)
 
 
 def test_closed_pipe_ends_quietly() -> None:
-    """A reader that leaves early, as `head` does, is no error; training runs on (`test_short_run_is_whole`)."""
+    """A reader that leaves early, as `head` does, is no error; `test_short_run_is_whole` has that of `say`."""
     with subprocess.Popen(
         [sys.executable, "-c", PRINTER], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

@@ -308,6 +308,9 @@ def test_ranks_finish_a_stopped_evaluation(
         toy.fit(run, scores=[0.4, score])
     assert ended and [row["step"] for row in logged(run, "evaluation")] == [4]
     assert checkpoint.steps(run.checkpoints) == [4, 8]
+    monkeypatch.undo()
+    toy.fit(run, resume=True)
+    assert [row["step"] for row in logged(run, "evaluation")] == [4, 8, 12]
 
 
 def test_differing_ranks_are_not_saved(toy: Any, run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -191,7 +191,7 @@ def test_a_split_column_keeps_training_rows(initial: InitialEncoder, tmp_path: P
     examples, entry = read([path], initial)
     assert texts_of(examples) == TRIPLETS
     assert entry["counts"]["read"] == len(TRIPLETS)
-    assert entry["other_splits"] == 1
+    assert (entry["read"], entry["left_out"]) == (len(rows), 1)
 
 
 def test_files_of_different_kinds_are_refused(tmp_path: Path) -> None:
