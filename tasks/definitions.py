@@ -43,7 +43,7 @@ _KEYS = {
     "similarity": (*_COMMON_KEYS, "text1", "text2", "scale"),
 }
 """The keys that the file of a task may have, by its kind."""
-_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_NAME = re.compile(r"[\w-]+")
 # the columns of metrics.jsonl, and the course's tasks with the names of their flags
 _RESERVED = {*NOT_METRICS, "dev_norm", "sst", "quora", "para", "sts"}
 _MANY_LABELS = 20

@@ -148,7 +148,7 @@ def _related_files(source: Path) -> tuple[str, dict[str, Path]]:
         name = (before + after).strip("-_ ")
         if name.lower() in ("", "set", "data"):
             name = source.absolute().parent.name
-    name = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-_")
+    name = re.sub(r"[^\w-]+", "-", name).strip("-_")
     return name if can_name_task(name) else f"my-{name}", files
 
 

@@ -74,7 +74,8 @@ def test_dev_and_test_are_found(name: str, task_name: str) -> None:
 def test_name_is_that_of_the_file() -> None:
     """Without the word train, which is no part of another word."""
     names = {"constraints.csv": "constraints", "mails_train.csv": "mails", "news-training.csv": "news"}
-    names["übung.csv"] = "bung"  # a name that begins with - would be read as a flag
+    names |= {"übung 1.csv": "übung-1", "影评.csv": "影评"}
+    names["+ratings.csv"] = "ratings"  # a name that begins with - would be read as a flag
     for file, name in names.items():
         assert written_task(file, "text,label\na cat sat,x\na dog sat,y\n").name == name
 
