@@ -8,9 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from minbert.errors import UserError, one_of
-
-DISTANCES = ("euclidean", "cosine")
+from minbert.errors import UserError
 
 
 def candidate_logits(anchor: Tensor, positive: Tensor, hard_negative: Tensor | None, temperature: float) -> Tensor:
@@ -75,18 +73,18 @@ def margin_contrastive(u: Tensor, v: Tensor, similar: Tensor, margin: float) -> 
     `similar` is bool [B]. (The paper's text gives similar pairs Y = 1, its formula Y = 0.)
     """
     _check_rows("u and v", u, v)
-    distance = _distance(u, v, "euclidean")
+    distance = _distance(u, v)
     shortfall = F.relu(margin - distance)
     return torch.where(similar, distance, shortfall).square().mean() / 2
 
 
-def triplet(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float, distance: str = "euclidean") -> Tensor:
+def triplet(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float) -> Tensor:
     """Triplet loss (SelfCCL, section 3.1; SBERT, section 3): the mean of
 
-    max(0, D(a, p) - D(a, n) + margin), with D = ||x - y||, or 1 - cos(x, y) for `distance="cosine"`.
+    max(0, D(a, p) - D(a, n) + margin), with D = ||x - y||.
     """
     _check_rows("anchor, positive and negative", anchor, positive, negative)
-    gap = _distance(anchor, positive, distance) - _distance(anchor, negative, distance)
+    gap = _distance(anchor, positive) - _distance(anchor, negative)
     return F.relu(gap + margin).mean()
 
 
@@ -107,13 +105,8 @@ def _cosines(x: Tensor, y: Tensor) -> Tensor:
         return F.normalize(_full_precision(x), dim=1) @ F.normalize(_full_precision(y), dim=1).t()
 
 
-def _distance(x: Tensor, y: Tensor, kind: str) -> Tensor:
-    kind = one_of(kind, DISTANCES, "distance")
-    x = _full_precision(x)
-    y = _full_precision(y)
-    if kind == "euclidean":
-        return torch.linalg.vector_norm(x - y, dim=1)
-    return 1 - (F.normalize(x, dim=1) * F.normalize(y, dim=1)).sum(1)
+def _distance(x: Tensor, y: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(_full_precision(x) - _full_precision(y), dim=1)
 
 
 def _check_rows(names: str, *tensors: Tensor) -> None:

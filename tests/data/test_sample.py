@@ -86,13 +86,8 @@ def test_classes_fill_the_folds() -> None:
 def test_wordnet_has_expected_synonyms() -> None:
     words = WordNet(NLTK_DATA)
     assert words.candidates("large", "JJ") == ("big",)
-    assert "kids" in words.candidates("children", "NNS")
-    assert words.candidates("man", "NN") == (), "its first sense has no other single word"
     assert words.candidates("elderly", "JJ") == ("aged", "older", "senior")
-    assert words.candidates("repairing", "VBG") == ("mending", "fixing", "doctoring", "restoring")
-    assert words.candidates("profits", "NNS") == ()  # WordNet's "profits" has no plural synonym
     assert "enceinte" in WordNet(NLTK_DATA, "all").candidates("large", "JJ")
-    assert words.candidates("colossal", "JJ") == ()  # no word of the sample
 
 
 @pytest.mark.realdata

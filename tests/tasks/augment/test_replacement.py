@@ -56,10 +56,16 @@ def rewritten(tagged: Tagged, method: int, p: float, seed: int = 0) -> list[str]
 
 def test_synonyms_are_equally_likely(tagged: Tagged) -> None:
     assert len(changed_words(TEXT, rewritten(tagged, 1, 1)[0])) == 6
-    synonyms = [dict(changed_words(TEXT, text))["big"] for text in rewritten(tagged, 2, 1, seed=5)]
-    counts = [synonyms.count(word) for word in ("large", "enormous", "hulking")]
-    assert sum(counts) == COPIES
-    assert stats.chisquare(counts).pvalue > 1e-4
+    adjectives = tagged.only("a")
+    of_method_3 = []
+    for number in range(COPIES):
+        changes = replace_adjectives(adjectives, number, TEXT, BATCH, seed=5, row=f"row-{number}", column=0)
+        of_method_3.append(splice(TEXT, changes))
+    for texts in (rewritten(tagged, 2, 1, seed=5), of_method_3):
+        synonyms = [dict(changed_words(TEXT, text))["big"] for text in texts]
+        counts = [synonyms.count(word) for word in ("large", "enormous", "hulking")]
+        assert sum(counts) == COPIES
+        assert stats.chisquare(counts).pvalue > 1e-4
 
 
 def test_other_rows_change_nothing(words: WordNet) -> None:

@@ -59,7 +59,6 @@ def test_views_loss_is_equation_1(
     assert same_view != pytest.approx(expected, rel=1e-3), "the views differ"
 
 
-@pytest.mark.parametrize("chunk", [1, 3, 8])
 @pytest.mark.parametrize(
     ("kind", "rows", "options"),
     [
@@ -73,11 +72,11 @@ def test_chunks_draw_the_same_views(
     kind: type[ViewsTrainStep],
     rows: str,
     options: LossSettings,
-    chunk: int,
 ) -> None:
+    """The last chunk is smaller."""
     examples = request.getfixturevalue(rows)
     metrics, gradients = run_step(kind(examples, loss_settings=options), model, ROWS)
-    chunk_metrics, chunk_gradients = run_step(kind(examples, chunk=chunk, loss_settings=options), model, ROWS)
+    chunk_metrics, chunk_gradients = run_step(kind(examples, chunk=5, loss_settings=options), model, ROWS)
     assert chunk_metrics["loss"].item() == pytest.approx(metrics["loss"].item(), rel=1e-6)
     for name, gradient in gradients.items():
         torch.testing.assert_close(chunk_gradients[name], gradient, atol=1e-5, rtol=0, msg=name)

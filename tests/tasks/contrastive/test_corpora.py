@@ -101,17 +101,12 @@ def test_real_sts_texts_are_conserts(minilm: Path, real_data: Path) -> None:
     assert list(texts_by_set.values()) == [6216, 3000, 7500, 17000, 18366, 17256, 19854]
 
 
-@pytest.fixture
-def dev_file(tmp_path: Path) -> Path:
-    """Three scored pairs."""
+def read(initial: InitialEncoder, tmp_path: Path, texts: list[str], **flags: Any) -> Data:
+    """The data of a run on texts, with DEV_PAIRS as its dev pairs."""
     content = "id\tsentence1\tsentence2\tsimilarity\n"
     for number, (first, second) in enumerate(DEV_PAIRS):
         content += f"{number}\t{first}\t{second}\t{number}.0\n"
-    return write(tmp_path / "sts-dev.csv", content)
-
-
-def read(initial: InitialEncoder, tmp_path: Path, texts: list[str], **flags: Any) -> Data:
-    """The data of a run on texts, with `sts-dev.csv` as its dev pairs."""
+    write(tmp_path / "sts-dev.csv", content)
     path = write(tmp_path / "texts.txt", "\n".join(texts) + "\n")
     usual = {"texts": str(path), "sts_dev": str(tmp_path / "sts-dev.csv"), "data": str(tmp_path)}
     settings = ConsertSettings.of(**usual | flags)
@@ -120,7 +115,6 @@ def read(initial: InitialEncoder, tmp_path: Path, texts: list[str], **flags: Any
     return prepare_data(rows, dev, settings, initial, noun="texts", unlabelled=True)
 
 
-@pytest.mark.usefixtures("dev_file")
 def test_samples_depend_on_the_seed(initial: InitialEncoder, tmp_path: Path) -> None:
     samples = set()
     for seed in range(5):
@@ -131,7 +125,6 @@ def test_samples_depend_on_the_seed(initial: InitialEncoder, tmp_path: Path) -> 
     assert len(samples) > 1
 
 
-@pytest.mark.usefixtures("dev_file")
 @pytest.mark.parametrize(("texts", "seen"), [(TEXTS, 2), (TEXTS[:2], 1), (TEXTS[1:], 1), (TEXTS[4:], 0)])
 def test_dev_pairs_among_texts_are_counted(
     initial: InitialEncoder, tmp_path: Path, capsys: pytest.CaptureFixture[str], texts: list[str], seen: int
@@ -142,7 +135,6 @@ def test_dev_pairs_among_texts_are_counted(
     assert (warning in capsys.readouterr().err) == (seen > 0)
 
 
-@pytest.mark.usefixtures("dev_file")
 def test_duplicates_are_kept_on_request(initial: InitialEncoder, tmp_path: Path) -> None:
     texts = [*TEXTS, TEXTS[0]]
     assert texts_of(read(initial, tmp_path, texts).train) == [(text,) for text in TEXTS]
@@ -153,7 +145,6 @@ TRANSDUCTIVE = {"settings": {}, "data": {"train": {"transductive": True}}}
 STAGE_TWO = {"settings": {}, "data": {"train": {"sst": {}}}, "weights": {"folder": "{first}"}}
 
 
-@pytest.mark.usefixtures("dev_file")
 @pytest.mark.parametrize(
     ("manifest", "marked"),
     [
@@ -176,7 +167,6 @@ def test_transductive_weights_are_marked(
     assert ("come from a run on test sentences (transductive)" in capsys.readouterr().err) == marked
 
 
-@pytest.mark.usefixtures("dev_file")
 def test_overlaps_are_counted_when_dev_chooses(
     initial: InitialEncoder, corpora: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -109,6 +109,13 @@ def test_batch_lies_in_growing_prefix(size: int, variant: dict) -> None:
     assert before == size, "the last step may draw on everything"
 
 
+def test_exchange_compares_texts_of_rows() -> None:
+    order = np.random.default_rng(3).permutation(40)
+    schedule = plan(order, epochs=2, batch_size=5, seed=1, texts=np.arange(40)[:, None] % 20)
+    for rows in rows_by_step(schedule):
+        assert len({row % 20 for row in rows}) == len(rows), "two rows of one text"
+
+
 @given(st.integers(1, 60), variants)
 def test_step_counts_are_those_promised(size: int, variant: dict) -> None:
     """With equal steps: step by step the batch sizes of the run without a curriculum. Else the two pacings agree."""

@@ -117,34 +117,27 @@ def test_bf16_changes_the_loss_little(bert: BertModel, triplets: Examples) -> No
     assert losses[0] == pytest.approx(losses[1], abs=5e-2)
 
 
-def test_training_projection_is_tanh_of_cls(bert: BertModel, tiny: Path) -> None:
+@pytest.mark.parametrize("projection", ["training", "kept"])
+@pytest.mark.parametrize("with_layer", [True, False])
+def test_projection_is_tanh_of_cls(
+    bert: BertModel, tiny: Path, tmp_path: Path, projection: str, with_layer: bool
+) -> None:
+    """tanh(W [CLS] + b) of random weights. One that is kept is the pooling layer of the saved encoder."""
     tokenizer = Tokenizer.load(tiny)
     cls = Encoder(bert, tokenizer, "cls", precision="fp32").encode(ANCHORS).astype(np.float64)
-    model = ContrastiveModel(bert, "cls", seed=9, projection="training").eval()
-    assert model.projection is not None
-    weight = model.projection.weight.detach().double().numpy()
-    bias = model.projection.bias.detach().double().numpy()
+    before = bert.pooler_dense.weight.detach().clone()
+    if not with_layer:
+        bert.pooler_dense = None
+    model = ContrastiveModel(bert, "cls", seed=9, projection=projection).eval()
+    layer = bert.pooler_dense if projection == "kept" else model.projection
+    assert not torch.equal(layer.weight, before)
+    weight = layer.weight.detach().double().numpy()
+    expected = np.tanh(cls @ weight.T + layer.bias.detach().double().numpy())
     ragged = Ragged.from_lists([[tokenizer.cls, *ids, tokenizer.sep] for ids in tokenizer.encode(ANCHORS)])
     states = bert.encode(bert.embed(ragged), ragged)
     for vectors in (model.vectors(ragged), model.pool(states, ragged)):
-        np.testing.assert_allclose(vectors.detach().numpy(), np.tanh(cls @ weight.T + bias), atol=1e-5)
-
-
-@pytest.mark.parametrize("without_layer", [False, True])
-def test_kept_projection_becomes_the_pooler(bert: BertModel, tiny: Path, tmp_path: Path, without_layer: bool) -> None:
-    """Training and the saved folder give the same vectors: tanh(W [CLS] + b)."""
-    tokenizer = Tokenizer.load(tiny)
-    cls = Encoder(bert, tokenizer, "cls", precision="fp32").encode(ANCHORS)
-    before = bert.pooler_dense.weight.detach().clone()
-    if without_layer:
-        bert.pooler_dense = None
-    model = ContrastiveModel(bert, "cls", seed=9, projection="kept").eval()
-    assert not torch.equal(bert.pooler_dense.weight, before), "the layer starts from random weights"
-    weight = bert.pooler_dense.weight.detach().double().numpy()
-    bias = bert.pooler_dense.bias.detach().double().numpy()
-    expected = np.tanh(cls.astype(np.float64) @ weight.T + bias)
-    rows = [[tokenizer.cls, *ids, tokenizer.sep] for ids in tokenizer.encode(ANCHORS)]
-    np.testing.assert_allclose(model.vectors(Ragged.from_lists(rows)).detach().numpy(), expected, atol=1e-5)
-    save(tmp_path / "encoder", bert.state_dict(), bert.config, tokenizer, model.pooler)
-    saved = Encoder.load(tmp_path / "encoder", precision="fp32")
-    np.testing.assert_allclose(saved.encode(ANCHORS), expected, atol=1e-5)
+        np.testing.assert_allclose(vectors.detach().numpy(), expected, atol=1e-5)
+    if projection == "kept":
+        save(tmp_path / "encoder", bert.state_dict(), bert.config, tokenizer, model.pooler)
+        saved = Encoder.load(tmp_path / "encoder", precision="fp32")
+        np.testing.assert_allclose(saved.encode(ANCHORS), expected, atol=1e-5)

@@ -64,7 +64,6 @@ def test_quora_dev_keeps_unlabelled_rows(read: Callable) -> None:
 
 BAD = [
     ("sst", SST + "0\ta\tx\t5\n", "train", ":2: sentiment: '5'"),
-    ("sst", SST + "0\ta\tx\t\n", "dev", ":2: sentiment: ''"),
     ("sst", SST + "0\tAb\tx\t1\n1\tc\tx\t1\n2\taB \tx\t1\n", "train", ":4: id: duplicate, first seen on line 2"),
     ("sst", SST + "0\ta\tx\ty\t1\n", "train", ":2: 5 columns"),
     ("sst", SST + '0\ta\t"never closed\t1\n1\tb\tx\t2\n', "train", ":2: malformed quotes"),

@@ -76,15 +76,10 @@ def test_a_form_is_recognised(write: Callable, case: tuple) -> None:
 
 # kind, split, file name, content, kept, skipped, rows of other splits
 LAW = [
-    ("lines", "", "a.txt", "x\n\ny\n", 2, 1, 0),
-    ("single", "dev", "a", "\tid\tsentence\tsentiment\n0\ta\tx\t1\n1\tb\t \t1\n", 1, 1, 0),
     ("single", "test", "a", "\tid\tsentence\n0\ta\tx\n1\tb\t \n", 2, 0, 0),
     ("single", "", "a", "HUM:ind Who ?\n\nHUM:ind\nLOC:city Where ?\n", 2, 2, 0),
     ("single", "dev", "a.csv", "sentence,label,split\nx,1,train\ny,0,dev\n,0,dev\n", 1, 1, 1),
-    ("pair-class", "dev", "a", f"{HEAD}\tis_duplicate\n0\ta\tx\ty\t1\n1\tb\tx\ty\t\n2\tc\t\ty\t1\n", 2, 1, 0),
     ("pair-score", "", "a.csv", f"main\tx\t2012\t01\t2.5\t{TWO}\nmain\tx\t2012\t02\t2.5\t\ty\n", 1, 1, 0),
-    ("nli", "", "a.tsv", "premise\thypothesis\tlabel\nx\ty\t-\nx\ty\tneutral\nx\t\tneutral\n", 1, 2, 0),
-    ("triplet", "", "a.jsonl", '{"anchor": "x", "positive": "y"}\n{"anchor": "", "positive": "y"}\n', 1, 1, 0),
 ]
 
 
