@@ -132,7 +132,7 @@ def test_first_update_follows_adam(script: Script, tiny: Path) -> None:
         ),
     ],
 )
-def test_unique_batches_exchange_rows(script: Script, tmp_path: Path, command: str, more: str) -> None:
+def test_unique_batches_exchange_rows(script: Script, tiny: Path, tmp_path: Path, command: str, more: str) -> None:
     """Every text reads as its positive, and as that of another row: only without that row is each positive found."""
     triplets = ["sent0,sent1,hard_neg\n"]
     texts = []
@@ -150,6 +150,8 @@ def test_unique_batches_exchange_rows(script: Script, tmp_path: Path, command: s
         run = script(command, *flags, "--unique-batches", unique, run_dir=unique)
         assert run.code == 0, run.err
         accuracies[unique] = run.rows()[0]["nli/accuracy"]
+        saved = minbert.BertModel.from_pretrained(run.folder / "encoder").config
+        assert saved == minbert.BertModel.from_pretrained(tiny).config, "--encoder-dropout is of this run alone"
     assert accuracies["false"] < accuracies["true"] == 1
 
 

@@ -17,7 +17,7 @@ from minbert.attention import reference
 from minbert.fast import cpu_attention
 
 H, d = 3, 8
-LENGTHS = {"one": (5,), "groups": (1, 1, 3, 3, 7), "unsorted": (6, 2, 6, 1, 3, 3)}
+LENGTHS = {"one token": (1, 1), "groups": (1, 1, 3, 3, 7), "unsorted": (6, 2, 6, 1, 3, 3)}
 KINDS = ["tokens", "cls"]
 Attend = Callable[..., Tensor]
 ATTEND = {"grouped": attention.attend, "by hand": cpu_attention.attend, "padded": attention.padded}

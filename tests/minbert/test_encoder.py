@@ -70,7 +70,6 @@ def test_normalize_embeddings_overrules_the_folder(encoder: Encoder, theirs: Sen
     transformer, pooling_module, *_ = theirs
     pooled = pooling_module(transformer(theirs.preprocess(SENTENCES)))["sentence_embedding"]
     np.testing.assert_allclose(raw, pooled.detach().numpy(), atol=1e-5)
-    np.testing.assert_allclose(np.linalg.norm(encoder.encode(SENTENCES), axis=1), 1, atol=1e-6)
 
 
 def test_similarities_equal_sentence_transformers(encoder: Encoder, theirs: SentenceTransformer) -> None:
@@ -136,11 +135,12 @@ def test_a_long_text_pads_few_others(tiny: Path) -> None:
     """Away from the CPU, where attention may pad; the meta device stands for a GPU."""
     encoder = Encoder.load(tiny, precision="fp32")
     encoder.model.to("meta")
-    rows = [[2] * 500, *[[2] * 10] * 2000]
+    rows = [[2] * 500, *[[2] * 10] * 4000]
     sentences = 0
     for batch, _ in encoder.batches(rows):
-        longest = max(len(rows[i]) for i in batch)
-        assert len(batch) * longest <= 65_536
+        lengths = [len(rows[i]) for i in batch]
+        assert len(batch) * max(lengths) <= 65_536
+        assert sum(lengths) <= 32_768
         sentences += len(batch)
     assert sentences == len(rows)
 
@@ -151,7 +151,7 @@ def test_large_batches_are_filled_without_effect(tiny: Path) -> None:
     rows = [generator.integers(5, 25, length).tolist() for length in generator.integers(3, 20, 500)]
     step = min(128, encoder.model.config.max_position_embeddings)
     heights = [len(ragged.ids) for _, ragged in encoder.batches(rows)]
-    assert len(heights) > 1
+    assert len(heights) > 1 and max(heights) <= 4096
     assert {height % step for height in heights if height >= 1024} == {0}
     alone = encoder.encode_ids(rows, batch_size=1)
     np.testing.assert_allclose(encoder.encode_ids(rows), alone, atol=1e-5)

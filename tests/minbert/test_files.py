@@ -49,18 +49,6 @@ def test_failed_write_keeps_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "file" in caught.value.filename, "the call knows a descriptor only, the sentence needs a name"
 
 
-@pytest.mark.parametrize("existing", [True, False])
-def test_new_folder_replaces_after_success(tmp_path: Path, existing: bool) -> None:
-    path = tmp_path / "parent" / "folder"
-    if existing:
-        (path / "old").mkdir(parents=True)
-    with new_folder(path) as temporary:
-        (temporary / "new").write_text("x")
-        assert not (path / "new").exists()
-    assert names(path.parent) == ["folder"]
-    assert names(path) == ["new"]
-
-
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 @pytest.mark.parametrize("name", ["folder", "other"])
 def test_unfinished_folder_replaces_nothing(tmp_path: Path, name: str, error: type[BaseException]) -> None:
@@ -108,12 +96,14 @@ def test_links_are_followed(tmp_path: Path) -> None:
     write_atomic(tmp_path / "link", "new")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "target").read_text() == "new"
-    (tmp_path / "to-folder").symlink_to(tmp_path / "folder")
+    (tmp_path / "to-folder").symlink_to(tmp_path / "parent" / "folder")
     for name in ("first", "second"):
         with new_folder(tmp_path / "to-folder") as temporary:
             (temporary / name).touch()
     assert (tmp_path / "to-folder").is_symlink()
-    assert names(tmp_path / "folder") == ["second"]
+    assert names(tmp_path / "parent" / "folder") == ["second"]
+    assert names(tmp_path / "parent") == ["folder"]
+    assert names(tmp_path) == ["link", "parent", "target", "to-folder"]
 
 
 @pytest.mark.parametrize("ending", ["tmp", "old"])
@@ -180,22 +170,17 @@ def test_cache_variable_expands_home(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_unusable_cache_names_its_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("MINBERT_CACHE", str(tmp_path / "file"))
-    with pytest.raises(UserError, match="file/room: Not a directory; \\$MINBERT_CACHE names another folder"):
-        cached("room", ["key"], lambda: ({}, {}))
-
-
-def test_cache_without_locks_names_its_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A folder that is read only, or a network file system without locks."""
+    """A file, or a folder that is read only, or on a network file system without locks."""
 
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setenv("MINBERT_CACHE", str(tmp_path))
+    (tmp_path / "file").touch()
     monkeypatch.setattr("fcntl.flock", refuse)
-    with pytest.raises(UserError, match="room: No locks available; \\$MINBERT_CACHE names another folder"):
-        cached("room", ["key"], lambda: ({}, {}))
+    for path, reason in ((tmp_path / "file", "Not a directory"), (tmp_path, "No locks available")):
+        monkeypatch.setenv("MINBERT_CACHE", str(path))
+        with pytest.raises(UserError, match=f"room: {reason}; \\$MINBERT_CACHE names another folder"):
+            cached("room", ["key"], lambda: ({}, {}))
 
 
 def test_json_is_strict(tmp_path: Path) -> None:

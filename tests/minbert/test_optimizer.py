@@ -1,10 +1,11 @@
-"""Guards AdamW four ways (parity, determinism, convergence, structure) and the laws of the learning-rate schedules.
+"""Guards: AdamW equals the course's handout and torch's; its running mean, its groups, and the learning-rate schedules.
 
 python -m pytest --import-mode=importlib tests/minbert/test_optimizer.py
 """
 
 import copy
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,8 +41,16 @@ def fresh() -> list[nn.Parameter]:
     return [nn.Parameter(torch.randn(rows, 5, generator=generator)) for rows in (4, 1)]
 
 
-def float64_loop(gradients: list[list[Tensor]], lr: float, wd: float, correct: bool) -> list[Tensor]:
+def float64_loop(
+    gradients: list[list[Tensor]],
+    lr: float,
+    wd: float,
+    correct: bool,
+    betas: tuple[float, float] = (0.9, 0.999),
+    eps: float = 1e-6,
+) -> list[Tensor]:
     """The course's handout, line by line, in double precision."""
+    beta1, beta2 = betas
     results = []
     for number, parameter in enumerate(fresh()):
         x = parameter.detach().double()
@@ -49,12 +58,12 @@ def float64_loop(gradients: list[list[Tensor]], lr: float, wd: float, correct: b
         v = torch.zeros_like(x)
         for t, step in enumerate(gradients, start=1):
             g = step[number].double()
-            m = 0.9 * m + 0.1 * g
-            v = 0.999 * v + 0.001 * g**2
+            m = beta1 * m + (1 - beta1) * g
+            v = beta2 * v + (1 - beta2) * g**2
             rate = lr
             if correct:
-                rate = lr * math.sqrt(1 - 0.999**t) / (1 - 0.9**t)
-            x = x - rate * m / (v.sqrt() + 1e-6)
+                rate = lr * math.sqrt(1 - beta2**t) / (1 - beta1**t)
+            x = x - rate * m / (v.sqrt() + eps)
             x = x - lr * wd * x
         results.append(x)
     return results
@@ -101,6 +110,16 @@ def test_equals_the_float64_handout(fused: bool, correct: bool, wd: float) -> No
 
 
 @PATHS
+def test_betas_and_eps_are_those_given(fused: bool) -> None:
+    gradients = quiet_gradients()
+    parameters = fresh()
+    constants: dict[str, Any] = {"betas": (0.7, 0.95), "eps": 1e-2}
+    drive(AdamW(parameters, lr=0.05, fused=fused, **constants), parameters, gradients)
+    values = [parameter.detach().double() for parameter in parameters]
+    torch.testing.assert_close(values, float64_loop(gradients, 0.05, 0, True, **constants), atol=3e-6, rtol=3e-6)
+
+
+@PATHS
 def test_no_gradient_keeps_everything(fused: bool) -> None:
     """A parameter that is idle for 7 steps goes on as if they had not been, at its own step count."""
     gradients = quiet_gradients()
@@ -115,8 +134,6 @@ def test_no_gradient_keeps_everything(fused: bool) -> None:
     assert torch.equal(parameters[0], weight)
     drive(optimizer, parameters, gradients[12:20])
     steps_with_gradient = gradients[:5] + gradients[12:20]
-    expected, _ = float64_loop(steps_with_gradient, 0.05, 0.3, correct=True)
-    torch.testing.assert_close(parameters[0].detach().double(), expected, atol=3e-6, rtol=3e-6)
     alone = fresh()
     drive(AdamW(alone, lr=0.05, weight_decay=0.3, fused=fused), alone, steps_with_gradient)
     assert torch.equal(parameters[0], alone[0])
@@ -129,8 +146,8 @@ def test_strided_gradients_equal_torch(fused: bool) -> None:
     gradient = torch.randn(4, 6).double().T
     ours = nn.Parameter(weights.clone())
     theirs = nn.Parameter(weights.clone())
-    optimizer = AdamW([ours], lr=0.1, betas=(0.8, 0.95), eps=1e-8, fused=fused)
-    other = torch.optim.AdamW([theirs], lr=0.1, betas=(0.8, 0.95), eps=1e-8, weight_decay=0.0)
+    optimizer = AdamW([ours], lr=0.1, eps=1e-8, fused=fused)
+    other = torch.optim.AdamW([theirs], lr=0.1, eps=1e-8, weight_decay=0.0)
     ours.grad = gradient
     theirs.grad = gradient.contiguous()
     for _ in range(3):
@@ -156,21 +173,6 @@ def test_running_mean_covers_all_steps() -> None:
     optimizer.use_average()
     for parameter, values in seen.items():
         torch.testing.assert_close(parameter.detach(), torch.stack(values).mean(0).float())
-
-
-@PATHS
-def test_converges_on_a_quadratic(fused: bool) -> None:
-    """Curvatures 1 to 1,000; the rate falls to 0, so that the minimum itself is reached."""
-    target = torch.tensor([3.0, -2.0, 0.5])
-    curvature = torch.tensor([1.0, 30.0, 1000.0])
-    x = nn.Parameter(torch.zeros(3))
-    optimizer = AdamW([x], lr=0.1, fused=fused)
-    for step in range(600):
-        optimizer.param_groups[0]["lr"] = 0.1 * lr_factor("linear", step, 600)
-        optimizer.zero_grad()
-        (curvature * (x - target) ** 2).sum().backward()
-        optimizer.step()
-    torch.testing.assert_close(x.detach(), target, atol=1e-3, rtol=0)
 
 
 def test_decay_groups_split_by_axes() -> None:

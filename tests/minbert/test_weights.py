@@ -121,30 +121,15 @@ def test_sentence_transformers_opens_saved_folder(saved: Callable[[str], Path], 
     assert theirs.max_seq_length == 64
 
 
-def trained_pooling_layer(theirs: SentenceTransformer) -> None:
-    theirs[2].linear.weight.data.mul_(-0.5)
-
-
-def other_rules(theirs: SentenceTransformer) -> None:
-    theirs.tokenizer.backend_tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
-
-
-def trained(theirs: SentenceTransformer) -> None:
-    theirs[0].model.encoder.layer[0].output.dense.weight.data.mul_(-0.5)
-
-
-@pytest.mark.parametrize("change", [trained_pooling_layer, other_rules, trained])
-def test_record_of_changed_folder_is_ignored(
-    saved: Callable[[str], Path], change: Callable[[SentenceTransformer], None]
-) -> None:
-    """By sentence-transformers, which knows nothing of our record."""
+def test_record_of_changed_folder_is_ignored(saved: Callable[[str], Path]) -> None:
+    """By sentence-transformers, which knows nothing of our record: trained layers, another rule of the tokenizer."""
     folder = saved("pooler")
-    before = Encoder.load(folder, precision="fp32").encode(["The cat"])
     theirs = SentenceTransformer(str(folder), device="cpu")
-    change(theirs)
+    theirs[0].model.encoder.layer[0].output.dense.weight.data.mul_(-0.5)
+    theirs[2].linear.weight.data.mul_(-0.5)
+    theirs.tokenizer.backend_tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
     theirs.save(str(folder), create_model_card=False)
     expected = SentenceTransformer(str(folder), device="cpu").encode(["The cat"])
-    assert not np.allclose(expected, before)
     np.testing.assert_allclose(Encoder.load(folder, precision="fp32").encode(["The cat"]), expected, atol=1e-5)
 
 

@@ -92,17 +92,21 @@ def test_no_whole_checkpoint_is_an_error(stopped: RunFolder) -> None:
 
 
 def test_unsyncable_folder_stops_nothing(toy: Any, run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some file systems cannot flush a folder."""
+    """Some file systems cannot flush a folder; a defect of the disk is no such case."""
     fsync = os.fsync
+    number = errno.EINVAL
 
     def refuse_folders(descriptor: int) -> None:
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "Invalid argument")
+            raise OSError(number, os.strerror(number))
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", refuse_folders)
     _, state, _ = toy.fit(run)
     assert state.finished
+    number = errno.EIO
+    with pytest.raises(OSError, match="Input/output error"):
+        toy.fit(toy.begin(run.path.parent / "other"))
 
 
 def train(toy: Any, folder: Path) -> torch.Tensor:

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from minbert import AdamW, UserError
-from minbert.train import checkpoint, cli, distributed
+from minbert.train import checkpoint, cli, distributed, progress
 from minbert.train.loop import StepContext
 from minbert.train.run import RunFolder
 from tests.toy import die
@@ -77,7 +77,6 @@ def test_memory_that_is_too_small(toy: Any, run: RunFolder, fault: Callable[...,
 @pytest.mark.parametrize(
     ("settings", "options"),
     [
-        ({}, {}),
         ({"clip": 0.05}, {"clip": 0.05}),
         ({"lr_schedule": "linear", "warmup": 0.25}, {"rates": WARMUP_THEN_LINEAR}),
     ],
@@ -330,13 +329,9 @@ def test_ranks_draw_their_own_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(seeds) == 3
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 def test_a_terminal_has_a_bar(toy: Any, run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = Terminal()
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stdout", terminal)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")
@@ -345,6 +340,15 @@ def test_a_terminal_has_a_bar(toy: Any, run: RunFolder, monkeypatch: pytest.Monk
     toy.fit(run)
     assert "12/12" in terminal.getvalue()
     assert terminal.getvalue().count("evaluation: ") == 3
+
+
+def test_silence_is_broken(
+    toy: Any, run: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "_SILENCE", 0)
+    toy.fit(run, log_every=100)
+    printed = capsys.readouterr().out
+    assert all(f"step {step}/12" in printed for step in range(1, 13))
 
 
 def test_ignored_signal_stays_ignored(toy: Any, run: RunFolder) -> None:

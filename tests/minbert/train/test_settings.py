@@ -27,7 +27,6 @@ class GardenSettings:
     """A group with an older name for a flag."""
 
     tallest_tree: float = flag(2.0, "in metres", aliases=["--height"])
-    fenced: bool = flag(True, "has a fence")
 
 
 @dataclass(frozen=True)
