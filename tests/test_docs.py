@@ -72,6 +72,7 @@ def commands() -> list[str]:
         # test_own_tasks.py runs the commands with --new-task, which read a file
         if match and "--" in match[0] and "--new-task" not in match[0]:
             matches.append(" ".join(match[0].split()))
+    assert matches
     return list(dict.fromkeys(matches))
 
 

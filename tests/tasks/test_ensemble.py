@@ -141,10 +141,18 @@ def test_members_must_be_alike(runs: list[Path], tiny: Path, tmp_path: Path) -> 
 
 
 def test_moved_file_is_found(runs: list[Path], tmp_path: Path) -> None:
-    """Another task's file may have the same name, where the data are now."""
+    """In the data folder or in its `course`; another task's file may have the same name."""
     name = "ids-sst-dev.csv"
-    (tmp_path / name).write_text("another task's")
-    assert manifests.recorded_file(runs[0], "sst", "dev", tmp_path) == COURSE / name
+    manifest = json.loads((runs[0] / "manifest.json").read_text())
+    manifest["data"]["dev"]["sst"]["file"] = str(tmp_path / "gone" / name)
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    folders = [tmp_path / "data", tmp_path / "data" / "course"]
+    for moved, other in (folders, reversed(folders)):
+        moved.mkdir(parents=True, exist_ok=True)
+        other.mkdir(parents=True, exist_ok=True)
+        shutil.copy(COURSE / name, moved / name)
+        (other / name).write_text("another task's")
+        assert manifests.recorded_file(tmp_path, "sst", "dev", tmp_path / "data") == moved / name
 
 
 def test_members_define_own_tasks_alike(runs: list[Path], tmp_path: Path) -> None:

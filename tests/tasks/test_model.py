@@ -326,16 +326,6 @@ def test_heads_have_their_own_rate(make: Callable) -> None:
     assert [group["weight_decay"] for group in groups] == [0.01, 0.0, 0.01, 0.0]
 
 
-def run_with_heads(folder: Path, tiny: Path, tasks: str, pairs: str = "cross") -> MultitaskSettings:
-    """The settings of a run that goes on from a finished run of some tasks."""
-    run = finished_run(folder, tiny, pairs, tasks)
-    recorded = {}
-    for name in tasks.split(","):
-        recorded[name] = {"per_class": [{"label": label} for label in TASKS[name]().classes]}
-    (run / "scores.json").write_text(json.dumps({"step": 4, "tasks": recorded}))
-    return MultitaskSettings.of(from_run=str(run), pairs=pairs)
-
-
 def test_joined_pairs_need_two_types(tiny: Path) -> None:
     encoder = BertModel(replace(BertModel.from_pretrained(tiny).config, type_vocab_size=1))
     for pairs in ("bi", "paper"):
@@ -350,22 +340,13 @@ def test_run_goes_on_with_pairs(make: Callable, tiny: Path, tmp_path: Path) -> N
     """It has no sentence encoder for joint pairs, so that of the new run is a copy of the encoder."""
     model = make("joint")
     before = {name: tensor.clone() for name, tensor in model.sentence_encoder.state_dict().items()}
-    from_run, _ = take_heads(model, run_with_heads(tmp_path / "run", tiny, "sst", "joint"))
+    run = finished_run(tmp_path / "run", tiny, "joint", "sst")
+    per_class = [{"label": label} for label in TASKS["sst"]().classes]
+    (run / "scores.json").write_text(json.dumps({"step": 4, "tasks": {"sst": {"per_class": per_class}}}))
+    from_run, _ = take_heads(model, MultitaskSettings.of(from_run=str(run), pairs="joint"))
     assert from_run is not None and from_run["heads"] == ["sst"]
     for name, tensor in model.sentence_encoder.state_dict().items():
         assert torch.equal(tensor, before[name]), name
-
-
-def test_kept_outputs_are_the_latest_evaluation(make: Callable, examples: dict) -> None:
-    model = make()
-    evaluation = evaluate.DevEvaluation(model, examples, "fp32")
-    evaluation()
-    kept = evaluation.outputs_of_kept(LoopState(step=9, kept_step=9))
-    assert kept.keys() == {(name, "dev") for name in examples}
-    for name, rows in examples.items():
-        outputs = evaluate.outputs(model, model.tasks[name], rows, "fp32")
-        np.testing.assert_array_equal(kept[name, "dev"], outputs)
-    assert not evaluation.outputs_of_kept(LoopState(step=9, kept_step=4)), "the latest outputs are of other weights"
 
 
 def test_head_is_in_fp32() -> None:

@@ -277,7 +277,7 @@ def test_mistake_in_rows_is_named(
         make(**keys).open(path, "dev", Tokenizer.load(tiny), 24)
 
 
-@pytest.mark.parametrize("name", ["train", "training", "dev_norm", "sst", "a.b"])
+@pytest.mark.parametrize("name", ["score", "training", "dev_norm", "sst", "a.b"])
 def test_name_of_file_is_free(name: str, make: Make, tmp_path: Path) -> None:
     write_table(tmp_path / "r.csv", ROWS)
     with pytest.raises(UserError, match="names another task, or has spaces or signs; choose another name"):

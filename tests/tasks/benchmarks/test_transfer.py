@@ -12,8 +12,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 
-from minbert.errors import UserError
+from minbert import Encoder, UserError
 from tasks.benchmarks import transfer
+from tasks.benchmarks.common import EmbeddingCache, NamedEncoder
 from tests.e2e.conftest import SAMPLE
 
 GRID = (0.25, 0.5, 1, 2, 4, 8)
@@ -34,11 +35,29 @@ def model(c: float) -> LogisticRegression:
     return LogisticRegression(C=c, max_iter=5000, tol=1e-8)
 
 
-def test_fixed_test_sets() -> None:
+@pytest.mark.filterwarnings("ignore")
+def test_fixed_test_set_of_pairs(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SentEval's grid for TREC and MRPC; a pair's features are |u - v| and u * v."""
     assert transfer.FIXED_TEST_GRID == [0.5, 1, 2, 4, 8, 16, 32]
-    features = transfer.pair_features(np.array([[1.0, -2.0]]), np.array([[3.0, 4.0]]))
-    assert features.tolist() == [[2, 6, 3, -8]]
+    grid = [16, 32]
+    monkeypatch.setattr(transfer, "FIXED_TEST_GRID", grid)
+    encoder = Encoder.load(tiny, precision="fp32")
+    named = NamedEncoder("tiny", "mean", tiny, encoder)
+    data = transfer.read_set(SAMPLE, "MRPC")
+    outcome = transfer.classify(EmbeddingCache([named]), named, data, folds=3)
+    features = {}
+    labels = {}
+    for split, rows in data.items():
+        u, v = (encoder.encode([row.texts[side] for row in rows]) for side in (0, 1))
+        features[split] = np.concatenate([abs(u - v), u * v], axis=1)
+        labels[split] = np.array([row.label for row in rows])
+    accuracies = []
+    for c in grid:
+        accuracies.append(cross_val_score(model(c), features["train"], labels["train"], cv=folds(3)).mean())
+    chosen = grid[int(np.argmax(np.round(100 * np.array(accuracies), 2)))]
+    assert outcome.chosen_c == (chosen,)
+    plain = model(chosen).fit(features["train"], labels["train"])
+    assert np.array_equal(outcome.predicted, plain.predict(features["test"]))
 
 
 def test_nested_cross_validation() -> None:

@@ -57,6 +57,15 @@ def test_figure_has_the_same_bytes_twice(name: str) -> None:
     assert not re.search(rb"(?:fill|stroke): #0072b2", first)
 
 
+def test_scatter_draws_every_row() -> None:
+    random = np.random.default_rng(5)
+    svgs = []
+    for count in (30, 39):
+        svgs.append(figures.scatter(*random.uniform(0, 5, (2, count)), y_label="", same_scale=True))
+    points = [svg.count(b"<use ") for svg in svgs]
+    assert points[1] - points[0] == 9
+
+
 def test_histogram_counts_triplets_by_group() -> None:
     svg = drawings()["gaps"]().decode()
     groups = difficulty(POSITIVE, NEGATIVE, 0.2)
