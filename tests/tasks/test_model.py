@@ -24,7 +24,7 @@ from minbert import AdamW, BertModel, Ragged, UserError
 from minbert.precision import loss_scaler
 from minbert.tokenizer import Tokenizer
 from minbert.train import distributed
-from minbert.train.loop import LoopState, StepContext
+from minbert.train.loop import StepContext
 from minbert.train.plan import PlannedBatch
 from minbert.weights import their_name
 from tasks import TASKS, evaluate

@@ -6,7 +6,6 @@ python -m pytest --import-mode=importlib tests/minbert/fast/test_gpu_attention.p
 import pytest
 import torch
 
-from minbert import Ragged
 from minbert.fast import gpu_attention
 from minbert.fast.gpu_attention import kernel_name
 

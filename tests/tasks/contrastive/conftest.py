@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from minbert.tokenizer import Tokenizer
 from minbert.train.loop import StepContext
 from minbert.train.plan import PlannedBatch
 from minbert.train.start import InitialEncoder
+from tasks.contrastive.data import Data
 from tasks.contrastive.step import ContrastiveModel, ContrastiveTrainStep
 from tasks.examples import Examples
 from tasks.readers.senteval import STS
@@ -121,6 +123,28 @@ def vectors_of(model: ContrastiveModel, examples: Examples, rows: np.ndarray) ->
         vectors = [model.vectors(Ragged.from_lists([examples.sentence(row, column)])) for row in rows]
         columns.append(torch.cat(vectors).detach().double().numpy())
     return columns
+
+
+Prepared = tuple[ContrastiveTrainStep, Data]
+
+
+@pytest.fixture
+def prepare(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Prepared]:
+    """A function that runs a command up to its first step: its training step, and its data."""
+
+    def up_to_first_step(command: ModuleType, *flags: object) -> Prepared:
+        prepared: list[Prepared] = []
+
+        def fit_and_save(_run: Any, _initial: Any, _model: Any, step: Any, _plan: Any, data: Data, **_: Any) -> None:
+            prepared.append((step, data))
+
+        monkeypatch.setattr(command, "fit_and_save", fit_and_save)
+        usual = ("--weights", tiny, "--pooler", "mean", "--batch-size", 2, "--run-dir", tmp_path / "run")
+        monkeypatch.setattr("sys.argv", ["command", *map(str, (*usual, *flags))])
+        command.main()
+        return prepared[0]
+
+    return up_to_first_step
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ The script itself: tests/e2e/test_pretrain_cbcl.py.
 python -m pytest --import-mode=importlib tests/tasks/contrastive/test_pretrain_cbcl.py
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ import numpy as np
 import pytest
 import torch
 
+import pretrain_cbcl
 from minbert import UserError
 from minbert.bert import BertModel
 from pretrain_cbcl import LossSettings, PretrainSettings, TripletTrainStep, chance_loss, find_data
 from tasks.contrastive import losses
 from tasks.contrastive.step import ContrastiveModel
 from tasks.examples import Examples
-from tests.tasks.contrastive.conftest import run_step, vectors_of
+from tests.tasks.contrastive.conftest import Prepared, run_step, vectors_of, write_pairs
 from tests.tasks.contrastive.formulas import nt_xent
 
 SAMPLE = Path(__file__).parents[3] / "data" / "sample"
@@ -59,6 +61,25 @@ def test_triplet_and_margin_are_their_formulas(bert: BertModel, triplets: Exampl
     metrics, _ = run_step(TripletTrainStep(triplets, loss_settings=margin_loss), model, ROWS)
     pairs = np.concatenate([near**2, np.maximum(9 - far, 0) ** 2])
     assert metrics["loss"].item() == pytest.approx(pairs.mean() / 2, rel=1e-4)
+
+
+def test_data_are_those_of_the_flags(
+    prepare: Callable[..., Prepared],
+    write_wordnet: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Triplets of labelled pairs, synonyms of all senses, and some of the dev pairs."""
+    senses = (("n", {"cat": 9, "feline": 1}), ("n", {"cat": 1, "caterpillar": 1}))
+    monkeypatch.setenv("NLTK_DATA", str(write_wordnet(tmp_path / "nltk", *senses)))
+    hypotheses = [("a cat sat", "entailment"), ("a cat", "entailment"), ("a dog runs", "contradiction")]
+    hypotheses.append(("the bird", "contradiction"))
+    pairs = write_pairs(tmp_path / "pairs.tsv", [("the cat sat", *row) for row in hypotheses])
+    flags = ("--triplets", pairs, "--per-premise", "cross", "--data", SAMPLE, "--limit-eval", 5)
+    _, data = prepare(pretrain_cbcl, *flags, "--synonyms", "1", "--synonyms-senses", "all")
+    assert (len(data.train), len(data.dev)) == (4, 5)
+    assert "cat -> feline (of 2)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("rows", [1, 5, 32])

@@ -3,6 +3,9 @@
 python -m pytest --import-mode=importlib tests/tasks/contrastive/test_simcse.py
 """
 
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 import pytest
 from torch import Tensor
@@ -12,10 +15,11 @@ from minbert.ragged import Ragged
 from minbert.tokenizer import Tokenizer
 from minbert.train.plan import PlannedBatch
 from tasks.augment.punctuation import Punctuation, insert, insertions
+from tasks.contrastive import simcse
 from tasks.contrastive.simcse import LossSettings, SimcseTrainStep
 from tasks.contrastive.step import ContrastiveModel, Metrics
 from tasks.examples import Examples
-from tests.tasks.contrastive.conftest import ANCHORS, run_step, vectors_of
+from tests.tasks.contrastive.conftest import ANCHORS, Prepared, run_step, vectors_of, write
 from tests.tasks.contrastive.formulas import nt_xent
 
 ROWS = np.array([5, 0, 2, 3])
@@ -48,6 +52,13 @@ def test_edacse_adds_weighted_punctuation_loss(
     assert metrics["punctuation_loss"].item() == pytest.approx(eda, rel=1e-4)
     metrics, _ = run_step(SimcseTrainStep(unlabelled), model, ROWS)
     assert metrics["loss"].item() == pytest.approx(simcse, rel=1e-4)
+
+
+def test_marks_are_those_of_the_flags(prepare: Callable[..., Prepared], tmp_path: Path) -> None:
+    texts = write(tmp_path / "texts.txt", "\n".join(ANCHORS))
+    flags = ("--sts-dev", "none", "--keep", "last", "--eda-weight", 0.5, "--marks-most", 2, "--marks", "extra")
+    step, _ = prepare(simcse, "--texts", texts, *flags, "--seed", 7)
+    assert step.augment == Punctuation(7, 2, "extra")
 
 
 class WatchedStep(SimcseTrainStep):
