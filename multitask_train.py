@@ -107,8 +107,9 @@ def train(run: OpenRun[MultitaskSettings]) -> None:
     record.save(folder, multitask.tasks, predictions, paths)
     initial.save(folder / "encoder", initial.pooler)
     # the last file, as it tells that the run is finished
-    evaluate.save_scores(folder, scores, state, training.keep)
-    cli.say(f"\n{evaluate.as_text(scores, state, state.describe_kept_weights(training, steps.total))}")
+    kept_weights = state.describe_kept_weights(training, steps.total)
+    evaluate.save_scores(folder, scores, state, training.keep, kept_weights)
+    cli.say(f"\n{evaluate.as_text(scores, state, kept_weights)}")
     run.folder.record_step(state.step)
     cli.run_module("tasks.report", str(folder))
     folders = sorted({str(path.parent) for path in paths.values()})

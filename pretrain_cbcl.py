@@ -160,7 +160,7 @@ def find_data(options: PretrainSettings) -> triplets.TripletFiles:
     if files.kind == "triplet" and options.data.per_premise != "first":
         raise UserError(f"--per-premise belongs to labelled NLI pairs; {files.paths[0]} holds none")
     if files.num_texts == 2:
-        missing = f"{files.paths[0]}: no column 'hard_neg' or 'negative'"
+        missing = f"{files.paths[0]}: no column 'hard_neg', 'negative' or 'hard_negative'"
         if options.loss.objective != "nt-xent":
             raise UserError(f"{missing}, which --objective {options.loss.objective} needs")
         if options.curriculum.by_difficulty:

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from ablations import table
 from ablations.study import ROOT, ArmRun, Command, read_study, runs_of, study_names, study_path
 from minbert.errors import UserError
-from minbert.files import data_path, read_toml
+from minbert.files import data_path, expand_user, read_toml
 from minbert.train.cli import Interrupted, Parser, catch_signals, run, say
 from minbert.train.settings import require_range
 from tasks.tables import duration
@@ -188,7 +188,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=0, metavar="N", help="seeds 1 to N (default: the study's)")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at once, which share the cores")
     parser.add_argument("--data", default="", metavar="DIR", help="folder of the data (default: $DATA_DIR, else data/)")
-    parser.add_argument("--runs", type=Path, default=RUNS, metavar="DIR", help=f"folder of the runs (default: {RUNS})")
+    runs_help = f"folder of the runs (default: {RUNS})"
+    parser.add_argument("--runs", type=expand_user, default=RUNS, metavar="DIR", help=runs_help)
     parser.add_argument("--dry-run", action="store_true", help="print the commands that would be run")
     options = parser.parse_args()
     require_range(options, "jobs", 1)

@@ -179,7 +179,8 @@ class Study:
                 values = {str(of_arm[name]) for of_arm in settings}
                 # an arm that starts from another has the weights of that one
                 starting = name == "weights" and all(arm.start for arm in arms)
-                if values != {str(preset_value)} and len(values) == 1 and not starting:
+                is_shared = len(values) == 1
+                if is_shared and str(preset_value) not in values and not starting:
                     texts.append(f"{name.replace('_', '-')} {values.pop()} ({str(preset_value) or 'default'})")
             # two commands may have presets of one name
             label = preset if presets.count(preset) == 1 else f"{command} --preset {preset}"

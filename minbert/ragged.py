@@ -153,7 +153,7 @@ class Ragged:
 
     @cached_property
     def memo(self) -> dict[Any, Any]:
-        """Empty at first: other modules keep here what they compute from the lengths once for all layers."""
+        """Empty at first: `minbert.fast.cpu_attention` keeps here what is the same in all layers."""
         return {}
 
     @cached_property

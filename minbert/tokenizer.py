@@ -21,7 +21,7 @@ BERT_TOKENS = {
     "mask_token": "[MASK]",
 }
 """BERT's special tokens by their roles, whose names are those of transformers' `tokenizer_config.json`."""
-_CHUNK = 4096  # texts
+_CHUNK = 4096  # texts given to the library at once
 _WITHOUT_EFFECT = ("post_processor", "decoder")
 """Parts of a tokenizer.json that `Tokenizer.encode` does not use; transformers' versions write different ones."""
 

@@ -57,7 +57,7 @@ def check_alike(runs: Sequence[Path]) -> None:
         for split, entries in manifest["data"].items():
             for task, entry in entries.items():
                 hashes[f"{split} file of {task}"] = entry["sha256"]
-        for task, definition in (manifest.get("own_tasks") or {}).items():
+        for task, definition in manifest.get("own_tasks", {}).items():
             hashes[f"definition of {task}"] = str(recorded_definition(definition).reading)
         if run == runs[0]:
             first_hashes = hashes

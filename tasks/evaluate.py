@@ -130,11 +130,15 @@ def score(tasks: Mapping[str, Task], predictions: Predictions) -> dict[str, Any]
     return scores
 
 
-def save_scores(run: Path, scores: Mapping[str, Any], state: LoopState, rule: str) -> None:
-    """Write `scores.json`: the tasks' scores, which model the run has kept, and its dev norm."""
+def save_scores(run: Path, scores: Mapping[str, Any], state: LoopState, rule: str, weights: str) -> None:
+    """Write `scores.json`: the tasks' scores, which model the run has kept by which `rule`, and its dev norm.
+
+    `weights` describes that model, as `LoopState.describe_kept_weights` does.
+    """
     content = {
         "dev_norm": state.kept_score,
         "step": state.kept_step,
+        "kept_weights": weights,
         "keep": rule,
         "best_step": state.best_step,
         "last_step": state.step,

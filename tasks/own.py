@@ -26,7 +26,7 @@ from tasks.readers.rows import is_of_split, plain_lines, read_label, records_of_
 from tasks.readers.table import Record, ending
 from tasks.task import Files, Head, PairTask, Scaled
 
-_TENTH = 10  # one of so many training rows is a dev row
+_DEV_EVERY = 10  # every tenth training row is a dev row
 
 
 class OwnTask(PairTask):
@@ -239,7 +239,7 @@ def _keep_drawn(data: DataFile, *, dev: bool) -> None:
     labels = np.array([row.label for row in data.rows])
     order = np.lexsort((numpy_generator(0, "dev rows").permutation(len(labels)), labels))
     # from the middle of every ten, so that the rows have the labels of all in proportion, and low and high scores
-    drawn = set(order[_TENTH // 2 :: _TENTH].tolist())
+    drawn = set(order[_DEV_EVERY // 2 :: _DEV_EVERY].tolist())
     kept = [row for index, row in enumerate(data.rows) if (index in drawn) == dev]
     data.other_splits += len(data.rows) - len(kept)
     data.rows = kept

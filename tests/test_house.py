@@ -156,11 +156,11 @@ def compared(module: str) -> set[object]:
 
 
 def test_only_its_file_names_a_task(graph: dict[str, set[str]]) -> None:
-    """A table names their files, and nobody asks which task it has."""
+    """The registry imports their files, and nobody asks which task it has."""
     homes = {kind.__module__ for kind in TASKS.values()}
     for module in graph.keys() - homes:
         assert not compared(module) & TASKS.keys(), module
-        assert not graph[module] & homes, module
+        assert module == "tasks.registry" or not graph[module] & homes, module
 
 
 def test_only_its_command_names_a_loss(graph: dict[str, set[str]]) -> None:

@@ -95,7 +95,7 @@ class LoopState:
     def describe_kept_weights(self, training: TrainingSettings, planned: int) -> str:
         """Describe the kept weights, for display; `planned` is the number of steps in the plan."""
         if not self.kept_step:
-            return "the encoder from before training"
+            return "the encoder from before training, as no evaluation was better"
         if training.average and self.kept_step == planned:
             return f"the mean of the weights over the last {training.average:.0%} of {format_count(planned, 'steps')}"
         is_best = training.keep == "best" and self.kept_step == self.best_step

@@ -272,7 +272,7 @@ class Parsed(Generic[S]):
     program: str
     """The script, such as `multitask_train.py`, or `-m MODULE`."""
     command: str
-    """What was typed."""
+    """The command as `python PROGRAM FLAGS`."""
 
 
 # flags by the names that transformers' Trainer, and scripts written for it, have for them
@@ -371,9 +371,7 @@ def parse(
     # these flags are read before all others, so that --help shows the values of the preset as defaults
     preset_parser = cli.Parser(add_help=False)
     preset_parser.add_argument("--preset", metavar="NAME", help="a named set of settings")
-    preset_parser.add_argument(
-        "--config", action="append", metavar="FILE.toml", help="settings in a file: they override the preset's"
-    )
+    preset_parser.add_argument("--config", metavar="FILE.toml", help="settings in a file: they override the preset's")
     preset_parser.add_argument(
         "--list-presets", "--list_presets", action="store_true", help="show the presets and what they set, and exit"
     )
@@ -382,13 +380,10 @@ def parse(
         cli.say(_describe(presets[program], default))
         raise SystemExit(0)
 
-    configs = chosen.config or []
-    if len(configs) > 1:
-        raise UserError("--config: only one file of settings can be given")
     table: dict[str, Any] = {}
     label = ""
-    if any(configs):
-        file = require_file(expand_user(configs[0]), "--config")
+    if chosen.config:
+        file = require_file(expand_user(chosen.config), "--config")
         table = read_toml(file)
         label = f"{file}: "
         if "config" in table:

@@ -126,7 +126,7 @@ class NamedEncoder:
 def load_encoders(options: argparse.Namespace) -> list[NamedEncoder]:
     """Every encoder of `--encoder` with each pooler of `--pooler`; `UserError` where one cannot be loaded."""
     poolers = []
-    if options.pooler.lower() in ("every", "all"):
+    if options.pooler == "every":
         poolers = list(pooling.NAMES)
     elif options.pooler:
         poolers = choose(options.pooler, pooling.NAMES, "--pooler")

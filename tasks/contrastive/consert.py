@@ -77,7 +77,7 @@ class LossSettings:
 
 @dataclass(frozen=True)
 class ConsertRunSettings(RunSettings):
-    """The run settings with another default folder, since stage two starts from the encoder in CBCL's."""
+    """`RunSettings` with a default folder of its own: stage two looks for its encoder in CBCL's."""
 
     run_dir: str = flag("runs/consert", RUN_HELP, metavar="DIR")
 

@@ -70,13 +70,13 @@ def difficulty(pos_sim: np.ndarray, neg_sim: np.ndarray, margin: float) -> np.nd
     """0 easy, 1 semi-hard, 2 hard for each triplet (CBCL, section 4.3; SelfCCL, section 4.3.1).
 
     With gap = cos(anchor, positive) - cos(anchor, negative): easy where gap > margin, semi-hard where
-    0 < gap <= margin, hard where gap <= 0. The papers do not define ties. `UserError` for a cosine that is not finite.
+    0 < gap <= margin, hard where gap <= 0. The papers do not define ties. Raises `UserError` if a cosine is not finite.
     """
     assert np.shape(pos_sim) == np.shape(neg_sim), "one cosine of each kind for every triplet"
     gap = np.asarray(pos_sim, dtype=np.float64) - np.asarray(neg_sim, dtype=np.float64)
     if not np.isfinite(gap).all():
         raise UserError("a triplet's similarity is not finite")
-    return np.where(gap > margin, 0, np.where(gap > 0, 1, 2))
+    return np.select([gap > margin, gap > 0], [0, 1], default=2)
 
 
 def arrange(values: np.ndarray, seed: int, direction: str = "curriculum") -> np.ndarray:
@@ -86,7 +86,9 @@ def arrange(values: np.ndarray, seed: int, direction: str = "curriculum") -> np.
     """
     ties = numpy_generator(seed, "curriculum").permutation(len(values))
     keys = np.asarray(values)[ties]
-    return ties[np.argsort(-keys if direction == "anti" else keys, kind="stable")]
+    if direction == "anti":
+        keys = -keys
+    return ties[np.argsort(keys, kind="stable")]
 
 
 def eligible(epoch: int, epochs: int, size: int, power: float) -> int:

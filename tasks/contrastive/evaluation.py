@@ -237,7 +237,7 @@ def last_epoch_loss(rows: Iterable[Mapping[str, Any]], plan: Plan) -> float:
     `rows` are those of `metrics.jsonl`: each has the mean over the examples since the row before it, and one ends with
     every epoch, whatever the logging interval.
     """
-    train = [row for row in rows if row["kind"] == "train" and f"{TASK}/loss" in row]
+    train = [row for row in rows if row["kind"] == "train"]
     epoch = train[-1]["epoch"] - 1
     sizes = [len(examples) for _, examples in plan.build(epoch)]
     steps_before = plan.ends[epoch] - plan.lengths[epoch]

@@ -94,8 +94,10 @@ def fit_and_save(
     scores: dict[str, Any] = {}
     for name, value in after.metrics.items():
         scores[name] = {"before": before.metrics[name], "after": value}
+    kept_weights = state.describe_kept_weights(training, steps.total)
     scores |= {
         "step": state.kept_step,
+        "kept_weights": kept_weights,
         "keep": training.keep,
         "metric": training.metric,
         "best_step": state.best_step,
@@ -112,7 +114,7 @@ def fit_and_save(
 
     # say what came out, write the page
     measured = format_metrics(after.metrics)
-    cli.say(f"after training ({state.describe_kept_weights(training, steps.total)}): {measured}")
+    cli.say(f"after training ({kept_weights}): {measured}")
     if trains_sentences:
         failure = evaluation.describe_failure(before, after, state)
         if failure:

@@ -59,7 +59,7 @@ class LossSettings:
 
 @dataclass(frozen=True)
 class SimcseRunSettings(RunSettings):
-    """The run settings with another default folder, since stage two starts from the encoder in CBCL's."""
+    """`RunSettings` with a default folder of its own: stage two looks for its encoder in CBCL's."""
 
     run_dir: str = flag("runs/simcse", RUN_HELP, metavar="DIR")
 

@@ -163,7 +163,8 @@ def number_texts(sources: Sequence[Iterable[Row | Issue]], sides: list[str], nam
     rows: list[tuple[str, int, str, float]] = []
     texts: list[str] = []
     skipped: list[Issue] = []
-    for source, file in zip(sources, names or [""] * len(sources), strict=True):
+    names = names or [""] * len(sources)
+    for source, file in zip(sources, names, strict=True):
         for row in source:
             if isinstance(row, Issue):
                 skipped.append(_issue(file, row.line, row.reason))

@@ -130,8 +130,9 @@ class TokenCutoff(View):
     def hidden(self, x: Tensor, ragged: Ragged, streams: Streams) -> Tensor:
         """Rows drawn without replacement."""
         tokens, counts = self._tokens(ragged)
+        shuffled = tokens[streams.permutation(counts)]
         cut = ramp(counts) < np.repeat(_counts_to_cut(counts, self.rate), counts)
-        return x.masked_fill(_row_mask(x, tokens[streams.permutation(counts)][cut]), 0.0)
+        return x.masked_fill(_row_mask(x, shuffled[cut]), 0.0)
 
 
 class SpanCutoff(View):
@@ -165,7 +166,8 @@ class FeatureCutoff(View):
         columns = _to_tensor(mask_of_smallest(bits, int(width * self.rate)), x)  # [B, D]
         sentence = np.repeat(np.arange(len(ragged)), ragged.lengths)
         tokens, _ = self._tokens(ragged)
-        return x.masked_fill(columns.index_select(0, _to_tensor(sentence, x)) & _row_mask(x, tokens), 0.0)
+        of_sentence = columns.index_select(0, _to_tensor(sentence, x))  # [T, D]
+        return x.masked_fill(of_sentence & _row_mask(x, tokens), 0.0)
 
 
 class Dropout(View):

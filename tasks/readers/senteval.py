@@ -135,7 +135,8 @@ def read_sts_input(path: Path, *, labelled: bool = True) -> DataFile:
     gold = require_file(gold_file(path))
     data = DataFile(path, 2)
     for line, (pair, score) in enumerate(zip_longest(read_lines(path), read_lines(gold)), 1):
-        if not (pair and pair.strip()) and not (score and score.strip()):
+        is_blank = not (pair or "").strip() and not (score or "").strip()
+        if is_blank:
             continue
         if pair is None or score is None:
             shorter = path if pair is None else gold

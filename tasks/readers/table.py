@@ -159,7 +159,9 @@ def _unquoted(cell: str) -> str:
     inner = cell[1:-1]
     is_quoted = len(cell) > 1 and cell.startswith('"') and cell.endswith('"')
     has_doubled_quotes_only = '""' in inner and '"' not in inner.replace('""', "")
-    return inner.replace('""', '"') if is_quoted and has_doubled_quotes_only else cell
+    if is_quoted and has_doubled_quotes_only:
+        return inner.replace('""', '"')
+    return cell
 
 
 def _quoted_lines(table: Table) -> Iterator[tuple[int, list[str]]]:

@@ -90,9 +90,7 @@ def sample(run: Run, task: str, *, seed: int, data: Path | None = None) -> pd.Da
         chosen = numpy_generator(seed, "annotation", task, group).permutation(len(rows))[:COUNT]
         for index in chosen:
             row = rows[index]
-            if np.isnan(row.label):
-                gold = ""
-            elif scores.classes:
+            if scores.classes:
                 gold = scores.classes[int(row.label)]
             else:
                 gold = f"{row.label:.1f} of 5"
@@ -111,12 +109,19 @@ def read_sheet(path: Path) -> pd.DataFrame:
     problem = f"{path}: not tab-separated UTF-8 text with the columns {', '.join(_COLUMNS)}"
     try:
         sheet = pd.read_csv(
-            require_file(path), sep="\t", dtype=str, keep_default_na=False, index_col=False, encoding="utf-8-sig"
+            require_file(path),
+            sep="\t",
+            dtype=str,
+            keep_default_na=False,
+            index_col=False,
+            encoding="utf-8-sig",
+            skip_blank_lines=False,  # they count in messages
         )
     except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise UserError(f"{problem}: {reason(error)}") from error
     if not set(_COLUMNS).issubset(sheet.columns):
         raise UserError(f"{problem}: the first line has {format_list(list(sheet.columns))}")
+    sheet = sheet[sheet.ne("").any(axis=1)]
     keys = {name.lower(): key for key, name in NAMES.items()}
     sheet["category"] = sheet["category"].str.strip().str.lower().replace(keys)
     for column, accepted in (("category", ["", *NAMES]), ("group", list(GROUPS))):
@@ -200,7 +205,7 @@ def pairs_with_nouns(run: Run, task: str, *, seed: int, data: Path | None = None
     The columns are `texts` as published, `right` for a correct prediction, `nouns` with their counts in the training
     files of the run's course tasks, and `rarest`, the least of these (NaN without nouns). A noun is counted as a word
     whatever its case. Pairs are sampled by the counter (seed, "nouns", task). Raises `UserError` as `dev_rows` and
-    `original_rows` do, for a task without classes, or if NLTK's tagger is not installed.
+    `original_rows` do, for a task without classes, or if NLTK's data are missing.
     """
     scores, rows = dev_rows(run, task)
     if not scores.classes:

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from minbert.errors import format_count
 from minbert.files import expand_user, write_atomic
 from tasks import compare, manifests
 from tasks.intervals import RESAMPLES, Interval
@@ -218,7 +217,7 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("processes", str(processes) if processes > 1 else ""),
         ("training rows", _training_rows(run)),
         ("steps", f"{run.scores['last_step']:,} of {manifest['plan']['steps']:,}"),
-        ("kept", _kept(run)),
+        ("kept", run.scores["kept_weights"]),
         ("started", started),
         ("preset", manifest.get("preset", "")),
     ]
@@ -244,20 +243,6 @@ def _training_rows(run: Run) -> str:
     if run.multitask:
         return ", ".join(f"{count:,} {run.tasks[name].title}" for name, count in counts.items())
     return f"{sum(counts.values()):,}"
-
-
-def _kept(run: Run) -> str:
-    """The step whose weights are kept, and by which rule; with `--average` the steps whose mean they are."""
-    selection = run.manifest["selection"]
-    step = run.kept_step
-    if step == 0:
-        return f"the encoder from before training: no evaluation was better by {selection['metric']}"
-    is_best = selection["keep"] == "best" and step == run.scores["best_step"]
-    rule = f"the best by {selection['metric']}" if is_best else "the last"
-    share = run.settings.get("average") or 0
-    if share and step == run.manifest["plan"]["steps"]:
-        return f"the mean of the weights over the last {share:.0%} of {format_count(step, 'steps')}, {rule}"
-    return f"step {step:,}, {rule}"
 
 
 def _dev_pairs(entry: dict[str, Any]) -> str:
@@ -414,8 +399,10 @@ def command(manifest: dict[str, Any]) -> str:
     words: list[str] = []
     before = ""
     for word in shlex.split(manifest["command"]):
+        is_flag = word.startswith("--resume")
         # the flag may have a value behind it, such as true
-        if not word.startswith("--resume") and (before != "--resume" or word.startswith("-")):
+        is_its_value = before == "--resume" and not word.startswith("-")
+        if not (is_flag or is_its_value):
             words.append(word)
         before = word
     variables = dict(manifest.get("variables", {}))

@@ -104,7 +104,7 @@ def multitask(tmp_path: Path) -> Callable[..., Path]:
         for task, dev_rows in rows_of_tasks.items():
             scores[task] = evaluate.report(TASKS[task](), dev_rows.predicted, dev_rows.gold)
         parts = [scores["sst"]["score"], scores["quora"]["score"], (scores["sts"]["score"] + 1) / 2]
-        steps = {"step": 20, "best_step": 20, "last_step": plan.total}
+        steps = {"step": 20, "kept_weights": "the best", "best_step": 20, "last_step": plan.total}
         (folder / "scores.json").write_text(json.dumps({"dev_norm": sum(parts) / 3, **steps, "tasks": scores}))
         for task in sizes:
             record.write_rows(folder, task, rows_of_tasks[task])
@@ -131,7 +131,14 @@ def contrastive(tmp_path: Path) -> Callable[..., Path]:
         more = {"curriculum": mix, "plan": {"steps": 19, "steps_per_epoch": [5, 6, 8]}, "training_rows": {"nli": 1200}}
         _write(folder, settings, {"train": train, "sts_dev": {"name": "sts", **_file("sts", 50)}}, metrics, **more)
         scores = {"sts_dev_spearman": {"before": 0.8, "after": after}, "uniformity": {"before": -1.5, "after": -2}}
-        more = {"step": 5, "best_step": 5, "last_step": 5, "keep": "last", "chance_loss": 3.0}
+        more = {
+            "step": 5,
+            "kept_weights": "the last",
+            "best_step": 5,
+            "last_step": 5,
+            "keep": "last",
+            "chance_loss": 3.0,
+        }
         (folder / "scores.json").write_text(json.dumps(scores | more))
         if recorded:  # cosines that follow gold, by a seed
             dev = make_rows("sts", 50, recorded, 0.6)

@@ -27,11 +27,10 @@ def reviews(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The task of the page, registered."""
     text = PAGE.read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(\"\"\"Film reviews.*?)```", text, re.DOTALL)
-    (name, module, attribute) = re.search(r'`"(\w+)": "([\w.]+):(\w+)"`', text).groups()
-    new_module = types.ModuleType(module)
+    new_module = types.ModuleType("tasks.cfimdb")
     exec(code, new_module.__dict__)
-    monkeypatch.setitem(registry.TASKS, name, getattr(new_module, attribute))
-    (task,) = registry.build(name, "cross")
+    monkeypatch.setitem(registry.TASKS, new_module.Reviews.name, new_module.Reviews)
+    (task,) = registry.build(new_module.Reviews.name, "cross")
     return task
 
 

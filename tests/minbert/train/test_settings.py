@@ -88,8 +88,6 @@ def test_flags_override_file_and_preset(presets: Path, tmp_path: Path) -> None:
     assert parse_words(presets, "--config", config, "--preset", "slower").settings.training.lr == 1e-7
     config.write_text('data = ["a", "b"]\n')
     assert parse_words(presets, "--config", config).settings.files.data == "a,b"
-    with pytest.raises(UserError, match="--config: only one file"):
-        parse_words(presets, "--config", config, "--config", config)
     config.write_text("\ufeffpreset = 3\n", encoding="utf-8")
     with pytest.raises(UserError, match="--preset: '3' is not one of"):
         parse_words(presets, "--config", config)
