@@ -3,9 +3,9 @@
 Axes: B rows of a batch.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from minbert.train.plan import PlannedBatch
 
 Input = tuple[list[int], list[int]]
 """The token ids and the token types of one sequence."""
+K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,13 @@ def note_truncated(source: str, examples: Examples, form: str) -> None:
 
 Augmentation = Callable[[Examples, PlannedBatch], Examples]
 """Function from the examples and a step to the examples with some of that step's texts changed."""
+
+
+def distinct(texts: Iterable[K]) -> tuple[list[K], np.ndarray]:
+    """The different texts in order of appearance, and each text's number among them: int64 [texts]."""
+    numbers: dict[K, int] = {}
+    index = np.fromiter((numbers.setdefault(text, len(numbers)) for text in texts), dtype=np.int64)
+    return list(numbers), index
 
 
 def unchanged(examples: Examples, batch: PlannedBatch) -> Examples:

@@ -23,7 +23,7 @@ from minbert.bert import BertModel
 from minbert.encoder import Encoder, pool
 from minbert.errors import one_of
 from minbert.fast import packed_weights
-from minbert.files import write_atomic, write_json
+from minbert.files import distinct_names, write_atomic, write_json
 from minbert.precision import autocast
 from minbert.ragged import Ragged
 from minbert.train.cli import Parser, require_writable, say
@@ -140,16 +140,13 @@ def load_encoders(options: argparse.Namespace) -> list[NamedEncoder]:
 
 
 def short_names(sources: Sequence[str]) -> list[str]:
-    """Distinct short names: `cbcl` for `runs/cbcl/encoder`, or the whole path where two short names are equal."""
-    names = []
+    """Distinct short names: `cbcl` for `runs/cbcl/encoder`, with more of the path where two short names are equal."""
+    paths = []
     for source in sources:
         path = Path(source).resolve()
         is_part_of_run = path.is_dir() and path.name == "encoder"
-        names.append(path.parent.name if is_part_of_run else path.name)
-    distinct = []
-    for name, source in zip(names, sources, strict=True):
-        distinct.append(name if names.count(name) == 1 else source)
-    return distinct
+        paths.append(path.parent if is_part_of_run else path)
+    return distinct_names(paths)
 
 
 def comparisons(encoders: Sequence[NamedEncoder]) -> list[tuple[NamedEncoder, NamedEncoder]]:

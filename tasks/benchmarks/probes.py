@@ -29,7 +29,7 @@ from tasks.benchmarks import common, sets, weat
 from tasks.benchmarks.common import COLUMNS, EmbeddingCache, NamedEncoder, Pool, Score, nan_if_none, pair_cosines
 from tasks.benchmarks.sets import ScoredSet
 from tasks.contrastive.evaluation import POSITIVE_SCORE, uniformity
-from tasks.contrastive.scoring import distinct
+from tasks.examples import distinct
 from tasks.tables import Table, number, numbers, wide
 
 PROBES = ("geometry", "frequency", "length", "weat")

@@ -23,6 +23,7 @@ from minbert.train.start import saved_pooler
 from tasks import readers
 from tasks.contrastive import scoring, triplets
 from tasks.contrastive.curriculum import GROUPS, difficulty
+from tasks.examples import distinct
 from tasks.tables import Table, numbers
 
 Texts = Sequence[tuple[str, ...]]
@@ -86,7 +87,7 @@ def main() -> None:
     folder = weights.resolve(arguments.weights, "--weights")
     pooler = arguments.pooler or saved_pooler(folder, arguments.weights) or "pooler"  # as training does
     encoder = Encoder.load(folder, pooler=pooler, precision=arguments.precision, max_length=arguments.max_length)
-    distinct_texts, index = scoring.distinct(chain.from_iterable(texts))
+    distinct_texts, index = distinct(chain.from_iterable(texts))
     # without the folder's prompt and the layers over the pooled vector, as training does
     rows, _ = encoder.rows(distinct_texts, "")
     positive, negative = scoring.cosines(encoder.encode_ids(rows), index)

@@ -4,10 +4,10 @@ Axes: N triplets, M texts, D hidden.
 """
 
 import sys
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,12 +18,11 @@ from minbert.files import cached
 from minbert.train import distributed
 from minbert.train.run import hardware
 from tasks.contrastive.curriculum import COSINES
-from tasks.examples import Examples
+from tasks.examples import Examples, distinct
 
 SCORES_FILE = "difficulty.safetensors"
 """The file of a run with the scores that order its triplets."""
 _BLOCK = 1 << 15  # triplets scored at a time
-K = TypeVar("K", bound=Hashable)
 
 
 def scores_of_run(
@@ -81,13 +80,6 @@ def similarities(encoder: Encoder, triplets: Examples, weights_sha256: str) -> d
     )
     arrays, _ = cached("cosines", key, build)
     return arrays
-
-
-def distinct(texts: Iterable[K]) -> tuple[list[K], np.ndarray]:
-    """The different texts in order of appearance, and each text's number among them: int64 [texts]."""
-    numbers: dict[K, int] = {}
-    index = np.fromiter((numbers.setdefault(text, len(numbers)) for text in texts), dtype=np.int64)
-    return list(numbers), index
 
 
 def cosines(vectors: np.ndarray, index: np.ndarray) -> np.ndarray:

@@ -10,17 +10,14 @@ from itertools import chain, islice
 
 import numpy as np
 
-from tasks.examples import Examples
+from tasks.examples import Examples, distinct
 
 
 def sentence_numbers(examples: Examples) -> np.ndarray:
     """A number for every text, int64 [rows, k], equal for those that the encoder sees as one."""
-    numbers: dict[tuple[int, ...], int] = {}
-    texts = np.empty((len(examples), examples.cache.num_texts), dtype=np.int64)
-    for row in range(len(examples)):
-        for column in range(examples.cache.num_texts):
-            texts[row, column] = numbers.setdefault(tuple(examples.sentence(row, column)), len(numbers))
-    return texts
+    shape = (len(examples), examples.cache.num_texts)
+    _, numbers = distinct(tuple(examples.sentence(row, column)) for row, column in np.ndindex(shape))
+    return numbers.reshape(shape)
 
 
 def separate_repeats(batches: Sequence[np.ndarray], limits: Sequence[int], texts: np.ndarray) -> list[np.ndarray]:

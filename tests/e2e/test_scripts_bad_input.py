@@ -51,7 +51,6 @@ BAD = [
 READ = [
     (MULTITASK, "--sts_dev {headless}", "{headless}:1 cat"),
     (MULTITASK, "--sst_train {bad}", "{bad}:3: sentiment: '7'"),
-    (MULTITASK, "--para_train {empty}", "{empty}"),
     (MULTITASK, "--max-length 100", "--max-length 100 64"),
     (MULTITASK, "--sst_train {chinese}", "{chinese} --allow-unknown"),
     (MULTITASK, "--pairs joint --sentence-encoder minilm", "--sentence-encoder minilm sizes"),
@@ -61,12 +60,11 @@ READ = [
 
 @pytest.mark.parametrize("name", [MULTITASK, PRETRAIN])
 def test_bad_command_line_is_refused(script: Script, tmp_path: Path, name: str) -> None:
-    paths = {name: tmp_path / name for name in ("taken", "headless", "dev", "bad", "empty", "chinese")}
+    paths = {name: tmp_path / name for name in ("taken", "headless", "dev", "bad", "chinese")}
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "thesis.tex").write_text("precious")
     (tmp_path / "headless").write_text("cat,dog\nbird,tree\n")
     (tmp_path / "bad").write_text("\tid\tsentence\tsentiment\n0\ta1\t fine\t3\n1\ta2\t odd\t7\n")
-    (tmp_path / "empty").write_text("\tid\tsentence1\tsentence2\tis_duplicate\n0\tx1\ta\tb\t\n")
     (tmp_path / "chinese").write_text("sentence\tlabel\tanchor\tpositive\n" + "怎么开通\t1\t怎么\t如何\n" * 9)
     shutil.copy(COURSE / "ids-sst-dev.csv", tmp_path / "dev")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
@@ -81,16 +79,15 @@ def test_bad_command_line_is_refused(script: Script, tmp_path: Path, name: str) 
     assert [path.name for path in (tmp_path / "taken").iterdir()] == ["thesis.tex"]
 
 
-@pytest.mark.parametrize("name", [MULTITASK, pytest.param(PRETRAIN, marks=pytest.mark.slow)])
-def test_existing_run_folder_is_kept(script: Script, tiny_copy: Callable[..., Path], name: str) -> None:
+def test_existing_run_folder_is_kept(script: Script, tiny_copy: Callable[..., Path]) -> None:
     """A changed setting is refused before the weights are read."""
     weights = tiny_copy()
-    done = script(name, "--weights", weights, "--max-steps", 1)
+    done = script(MULTITASK, "--weights", weights, "--max-steps", 1)
     assert done.code == 0, done.err
     (weights / "model.safetensors").unlink()
     before = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in done.folder.rglob("*")}
-    refused(script(name, "--weights", weights, "--max-steps", 1), str(done.folder), "--resume", folder=True)
-    changed = script(name, "--weights", weights, "--max-steps", 2, "--resume")
+    refused(script(MULTITASK, "--weights", weights, "--max-steps", 1), str(done.folder), "--resume", folder=True)
+    changed = script(MULTITASK, "--weights", weights, "--max-steps", 2, "--resume")
     refused(changed, "--max-steps (was 1, now 2)", folder=True)
     assert {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in done.folder.rglob("*")} == before
 

@@ -52,14 +52,14 @@ def test_pooler_and_name_of_run(
     tiny_copy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # results go to runs/benchmarks by default
-    folder = tiny_copy(name="runs/cbcl/encoder")
-    (folder / "minbert.json").write_text('{"pooler": "avg-first-last"}')
-    options = common.parse(common.parser("sts_suite", ""), ["--encoder", str(folder.parent), str(folder)])
+    folders = [tiny_copy(name=f"runs/{name}/cbcl/encoder") for name in ("a", "b")]
+    for folder in folders:
+        (folder / "minbert.json").write_text('{"pooler": "avg-first-last"}')
+    options = common.parse(common.parser("sts_suite", ""), ["--encoder", str(folders[0].parent), str(folders[1])])
     first, second = common.load_encoders(options)
     assert first.pooler == second.pooler == "avg-first-last"
-    assert first.folder == folder
-    # two of one name are shown by their paths
-    assert (first.name, second.name) == (str(folder.parent), str(folder))
+    assert (first.folder, second.folder) == tuple(folders)
+    assert (first.name, second.name) == ("a/cbcl", "b/cbcl")
 
 
 def test_training_data_of_run(tiny: Path, tmp_path: Path) -> None:
