@@ -102,8 +102,9 @@ class OwnTask(PairTask):
         rows = []
         for line, record in records:
             row = index.get(self._id(source, line, record, split))
-            # an id may stand in another split again
-            if row is None or not is_of_split(record, names, self._split_in_file(split)):
+            # an id may stand again in another split, or in a row that was skipped
+            is_of_this_split = is_of_split(record, names, self._split_in_file(split))
+            if row is None or not is_of_this_split or not all(self._texts(source, line, record)):
                 continue
             value = predicted[row]
             added = {"prediction": self.format_prediction(value) if self.classes else round(float(value), 6)}
@@ -173,7 +174,7 @@ class OwnTask(PairTask):
         wanted = self._split_in_file(split)
         data = DataFile(path, self.num_texts)
         for line, record in records_of_split(data, names, records, wanted):
-            texts = tuple(cell(path, line, record, column).strip() for column in self.definition.texts)
+            texts = self._texts(path, line, record)
             if not all(texts):
                 data.skip(line, f"{self.definition.texts[texts.index('')]}: empty")
                 continue
@@ -223,6 +224,10 @@ class OwnTask(PairTask):
         if is_parquet(path) or is_json(path) or readers.is_table(path):
             return names, records
         return [column], ((line, {column: text}) for line, text in plain_lines(path))
+
+    def _texts(self, path: Path, line: int, record: Record) -> tuple[str, ...]:
+        """The texts of a row, some of which may be empty."""
+        return tuple(cell(path, line, record, column).strip() for column in self.definition.texts)
 
     def _id(self, path: Path, line: int, record: Record, split: str) -> str:
         """The id of a row; its line if the task has no column of ids, or in a file to predict, whose ids may repeat."""
