@@ -177,7 +177,8 @@ def fetch_part(part: Part, folder: Path, scratch: Path) -> tuple[Source, list[st
 def fetch_set(name: str, data: Path, year: int) -> bool:
     """Fetch a set into a folder of `data`, and write its `manifest.json` last; returns whether no part is missing.
 
-    If a part cannot be had, the others are still fetched. Where only a later source works, which may lack files, the part is listed as `partial`.
+    If a part cannot be had, the others are still fetched. Where only a later source works, which may lack files, the
+    part is listed as `partial`.
     """
     subfolder, parts = read_parts(name, year)
     folder = data / subfolder

@@ -9,6 +9,9 @@ from minbert.files import read_json
 from minbert.train import checkpoint
 from tasks import readers
 
+MINILM_DATA = "SNLI, MultiNLI, Quora duplicates and captions of Flickr30k and COCO"
+"""What all-MiniLM-L6-v2 was trained on, among others, that the tasks and suites here score."""
+
 
 def finished(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The manifest and the scores of a finished run. Raises `UserError` if `folder` is not one."""

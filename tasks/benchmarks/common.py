@@ -30,13 +30,12 @@ from minbert.train.cli import Parser, require_writable, say
 from minbert.train.settings import require_range
 from tasks.contrastive.evaluation import unit
 from tasks.intervals import Interval, interval, verdict
-from tasks.manifests import data_entries, files_of, manifests_behind, starts_from_minilm
+from tasks.manifests import MINILM_DATA, data_entries, files_of, manifests_behind, starts_from_minilm
 from tasks.tables import Table, interval_texts, numbers, records
 
 AVERAGE = "avg."
 COLUMNS = ["encoder", "pooler"]
 """The columns of a frame of scores that name a `NamedEncoder`."""
-MINILM_DATA = "all-MiniLM-L6-v2 saw SNLI, MultiNLI, Quora duplicates and captions of Flickr30k and COCO"
 
 Pool = Callable[[BertModel, Sequence[Tensor], Ragged], Tensor]
 """Hidden states (the embedding layer's and every layer's, [T, D]) to one vector a sentence: [B, D]."""
@@ -179,7 +178,7 @@ def training_data(encoder: NamedEncoder) -> str:
     if files["dev"]:
         facts.append(f"evaluated during training on {', '.join(files['dev'])}")
     if starts_from_minilm(encoder.folder):
-        facts.append(MINILM_DATA)
+        facts.append(f"all-MiniLM-L6-v2 saw {MINILM_DATA}")
     return "; ".join(facts)
 
 

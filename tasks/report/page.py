@@ -39,8 +39,8 @@ _SETTINGS = (
     "seed",
 )  # shown if not empty
 _MINILM = (
-    "The first weights, all-MiniLM-L6-v2, were trained on Quora duplicates and on the captions of Flickr30k and COCO, "
-    "among others, so scores on such texts (Quora, a part of STS) are not clean."
+    f"The first weights, all-MiniLM-L6-v2, were trained on {manifests.MINILM_DATA}, among others, so scores on such "
+    "texts (Quora, a part of STS) are not clean."
 )
 _MAX_LINES = 200  # counts, skipped rows and warnings that the page lists
 _WORST = 25  # listed errors of a task
