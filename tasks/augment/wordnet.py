@@ -119,7 +119,7 @@ def files(folder: Path, resource: str) -> list[Path]:
 
 
 def fingerprint(folder: Path, resource: str) -> str:
-    """Hex SHA-256 over the names and contents of a resource's files; that of no bytes if it is missing."""
+    """Hex SHA-256 over the names and contents of a resource's files."""
     digest = hashlib.sha256()
     for path in files(folder, resource):
         digest.update(f"{path.name} {sha256_of(path)}\n".encode())
@@ -246,7 +246,7 @@ class WordNet:
 def _replacements(lemma: str, synset: Any) -> list[str]:
     """The lemmas of a synset that can replace `lemma`: no slurs, names for common words, signs or digits.
 
-    Nor adjectives for another position than the lemma's: WordNet marks some as attributive or as predicative.
+    Adjectives that WordNet marks for another position than the lemma's, attributive or predicative, are left out too.
     """
     if _is_rude(synset):
         return []
