@@ -201,6 +201,15 @@ def test_leaks_into_test_files_are_reported(contrastive: MakeRun) -> None:
     ]
 
 
+def test_page_without_dev_pairs(contrastive: MakeRun) -> None:
+    """As of `--sts-dev none`."""
+    folder = contrastive()
+    train = read_run(folder).manifest["data"]["train"]
+    none = {"name": "none", "kept": 0, "absent": [], "also_in": {}}
+    run = change_manifest(folder, data={"train": train, "sts_dev": none})
+    assert "dev pairs" not in dict(page.facts(run))
+
+
 def test_worst_errors_have_least_probable_gold() -> None:
     rows = make_rows("sst", 81, seed=1, skill=0.4).labelled()
     task = TaskScores("sst", "sentiment", "accuracy", 0.6, 80, tuple("abcde"), rows=rows)
