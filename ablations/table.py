@@ -86,7 +86,8 @@ def write_results(study: Study, runs: Sequence[ArmRun], folder: Path, command: s
     values = values_frame(study, done)
     if values.empty:
         return False
-    rows = summarise(study, values, done)
+    # as table.json has them, so that the table can be drawn again from it
+    rows = summarise(study, values, done).round(6)
     finished_names = {run.name for run in finished}
     missing = [run.name for run in runs if study.is_scored(run.arm) and run.name not in finished_names]
     about = {

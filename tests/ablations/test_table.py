@@ -5,6 +5,7 @@ python -m pytest --import-mode=importlib tests/ablations/test_table.py
 
 import json
 import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ import pytest
 from scipy import stats
 
 from ablations import table
-from ablations.study import ArmRun, read_study, runs_of
+from ablations.run import parse_arguments, settings_of
+from ablations.study import ROOT, ArmRun, read_study, runs_of
 from minbert.errors import UserError
 from minbert.files import sha256_of
 from tasks import compare, metrics
@@ -100,6 +102,19 @@ def test_ties_are_paired_t_tests() -> None:
         assert not table.best_arms(study, frame[frame["seed"] == 0]), "one seed decides nothing"
 
 
+@pytest.mark.parametrize("name", ["batch-size", "selfccl", "sick", "task-curriculum"])
+def test_published_table_is_of_its_numbers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Among them tables of several sets, with the paper's rows and quoted ones."""
+    folder = ROOT / "ablations" / "results" / name
+    content = json.loads((folder / "table.json").read_text())
+    monkeypatch.setattr("sys.argv", shlex.split(content["command"])[1:])
+    options = parse_arguments()
+    study = read_study(options.study, options.model).with_settings(settings_of(options.set))
+    rows = pd.DataFrame(**content["summary"])
+    rows = rows.where(rows.notna(), np.nan)
+    assert table.markdown(study, rows, content, figure=True) == (folder / "table.md").read_text()
+
+
 def test_table_shows_paper_and_difference() -> None:
     study = replace(read_study("batch-size-views"), scores=("sts/avg.", "uniformity"))
     values = frame_of(("96", 1, "sts/avg.", 0.60), ("48", 1, "sts/avg.", 0.61))
@@ -171,6 +186,15 @@ def test_provenance_has_the_runs_behind_arms(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(table, "provenance", provenance)
     assert table.write_results(study, runs, tmp_path / "tables", "run.py", {})
     assert {"plain-encoder", "synonyms-encoder", "neither"} <= set(seen)
+
+
+def test_probe_has_means_over_sets() -> None:
+    geometry = [("alignment", 0.25), ("alignment", 0.75), ("uniformity", -2.0), ("uniformity", None)]
+    results = [{"measure": measure, "value": value} for measure, value in geometry]
+    content = {"complete": True, "geometry": {"results": results}}
+    assert table.suite_scores(content) == {"alignment": 0.5, "uniformity": -2.0}
+    results = [{"measure": "spearman", "removed": removed, "value": 0.5 + removed} for removed in (0, 4)]
+    assert table.suite_scores({"frequency": {"results": results}}) == {"0": 0.5, "4": 4.5}
 
 
 def test_measured_arm_has_no_seed(tmp_path: Path) -> None:
