@@ -42,14 +42,13 @@ def test_scores_are_cosines(
     """Dropout off, each distinct text of a block encoded once, and read from the cache later."""
     monkeypatch.setattr(scoring, "_BLOCK", 3)
     encoder.model.train()
-    rows = [0, 1, 2, 3]
-    scores = score(encoder, examples_of(TEXTS), rows=rows)
+    scores = score(encoder, examples_of(TEXTS))
     assert [texts for _, texts in calls] == [7, 3]
-    again = score(encoder, examples_of(TEXTS), rows=rows)
+    again = score(encoder, examples_of(TEXTS))
     assert len(calls) == 2, "from the cache"
     np.testing.assert_equal(again, scores)
-    for number, row in enumerate(rows):
-        anchor, positive, negative = encoder.encode(list(TEXTS[row]))
+    for number, texts in enumerate(TEXTS):
+        anchor, positive, negative = encoder.encode(list(texts))
         assert scores["positive"][number] == pytest.approx(cosine(anchor, positive), abs=1e-6)
         assert scores["negative"][number] == pytest.approx(cosine(anchor, negative), abs=1e-6)
 
@@ -75,6 +74,16 @@ def test_scores_are_of_the_same_data(tmp_path: Path) -> None:
     save_file({"loss": np.array([0.5, 0.25])}, tmp_path / scoring.SCORES_FILE)
     more = {"loss": np.array([0.4, 0.3, 0.0])}
     np.testing.assert_equal(scoring.scores_of_run(tmp_path, ("loss",), 3, torch.device("cpu"), lambda: more), more)
+
+
+def test_easiest_triplets_are_shown_first() -> None:
+    texts = [("a", "b", "c"), ("a", "d", "e"), ("a", "f", "g")]
+    table = show.table(texts, np.array([0.5, 0.9, 0.4]), np.array([0.45, 0.1, 0.6]), margin=0.2)
+    assert table.rows.values.tolist() == [
+        ["d", "e", "0.900", "0.100", "0.800", "easy"],
+        ["b", "c", "0.500", "0.450", "0.050", "semi-hard"],
+        ["f", "g", "0.400", "0.600", "−0.200", "hard"],
+    ]
 
 
 def test_show_prints_triplets_of_premise(
