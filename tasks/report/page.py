@@ -217,7 +217,8 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("processes", str(processes) if processes > 1 else ""),
         ("training rows", _training_rows(run)),
         ("steps", f"{run.scores['last_step']:,} of {manifest['plan']['steps']:,}"),
-        ("kept", run.scores["kept_weights"]),
+        # not recorded by earlier versions
+        ("kept", run.scores.get("kept_weights", "")),
         ("started", started),
         ("preset", manifest.get("preset", "")),
     ]
