@@ -145,7 +145,8 @@ def main() -> None:
     if options.quick:
         # in a folder of its own, as a trial has other settings than the study
         folder = options.runs / "quick" / study.name
-    data = data_path(options.data).resolve()  # a run is the same however its folder of data is typed
+    # resolved: a run is the same however its folder of data is typed
+    data = data_path(options.data).resolve()
     runs = runs_of(study, seeds, str(data), folder)
     runner = Runner(options.jobs)
     if options.dry_run:

@@ -115,7 +115,7 @@ def read_sheet(path: Path) -> pd.DataFrame:
             keep_default_na=False,
             index_col=False,
             encoding="utf-8-sig",
-            skip_blank_lines=False,  # they count in messages
+            skip_blank_lines=False,  # they count in the line numbers of messages
         )
     except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise UserError(f"{problem}: {reason(error)}") from error

@@ -242,6 +242,7 @@ def test_harmful_training_keeps_the_start(script: Script, tiny: Path, tmp_path: 
     trained = load_file(run.folder / "encoder" / "model.safetensors")
     started = load_file(tiny / "model.safetensors")
     assert all(torch.equal(trained[name], started[name]) for name in trained)
+    assert scores["kept_weights"].startswith("the encoder from before training")
     assert f"after training ({scores['kept_weights']})" in run.out
 
 

@@ -19,8 +19,9 @@ from torch import Tensor, nn
 
 from minbert import AdamW, UserError
 from minbert.train import checkpoint, cli, distributed, progress
-from minbert.train.loop import StepContext
+from minbert.train.loop import LoopState, StepContext
 from minbert.train.run import RunFolder
+from minbert.train.settings import TrainingSettings
 from tests.toy import die
 
 STEPS = 4  # of an epoch
@@ -200,6 +201,22 @@ def test_last_evaluation_of_mean_weights(toy: Any, run: RunFolder, part: float, 
     torch.testing.assert_close(seen[-1], torch.stack(plain[-steps:]).double().mean(0).float())
     assert torch.equal(model.weight, seen[-1]) and state.kept_step == 12
     assert_resumes_finished(toy, run, model, state, average=part, keep=keep)
+
+
+@pytest.mark.parametrize(
+    ("kept", "best", "settings", "text"),
+    [
+        (0, 0, {"keep": "best"}, "the encoder from before training"),
+        (8, 8, {"keep": "best"}, f"step 8 of 12, the best by {TrainingSettings.metric}"),
+        (12, 8, {"keep": "best"}, "step 12 of 12, the last"),  # no evaluation has a score
+        (12, 12, {"keep": "last"}, "step 12 of 12, the last"),
+        (12, 12, {"keep": "best", "average": 0.25}, "the mean of the weights over the last 25% of 12 steps"),
+        (8, 8, {"keep": "best", "average": 0.25}, "step 8 of 12, the best"),
+    ],
+)
+def test_kept_weights_are_described(kept: int, best: int, settings: dict[str, Any], text: str) -> None:
+    state = LoopState(step=12, kept_step=kept, best_step=best)
+    assert state.describe_kept_weights(TrainingSettings(**settings), 12).startswith(text)
 
 
 def test_rows_hold_means_since_last(toy: Any, run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:

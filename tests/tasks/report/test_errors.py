@@ -95,7 +95,7 @@ HEADER = "pair\ttext\tgold\tcategory\tgroup\tid\n"
     ("content", "message"),
     [
         (f"{HEADER}1\ta / b\tdifferent\tluck\tdev\tx\n", ":2: category 'luck' is not one of synonym, "),
-        (f"{HEADER}1\ta / b\tdifferent\tidiom\ttest\tx\n", ":2: group 'test'"),
+        (f"{HEADER}\n1\ta / b\tdifferent\tidiom\ttest\tx\n", ":3: group 'test'"),
         # saved with commas
         ("pair,text\n", ": not tab-separated UTF-8 text with the columns pair, .*: the first line has 'pair,text'$"),
     ],
